@@ -1,0 +1,62 @@
+"""What a run says as it goes. The last event of every run is `Completed`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .result import Artifact, ExecutionResult
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of what the program printed, as soon as it was printed."""
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """The program called a tool. `call_id` counts from 1 within the run."""
+
+    call_id: int
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call ended: with a value, or with the error text that the program got as `ToolError`.
+
+    A call that was started and is missing here was cut off by the end of its run.
+    """
+
+    call_id: int
+    tool: str
+    value: Any = None
+    error: str | None = None
+    wall_ms: float = 0.0
+
+    @property
+    def success(self) -> bool:
+        """Whether the tool returned."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactCreated:
+    """A file below `/output` that the run created or changed."""
+
+    artifact: Artifact = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The run is over; nothing follows."""
+
+    result: ExecutionResult
+
+
+Event = Output | ToolStarted | ToolFinished | ArtifactCreated | Completed

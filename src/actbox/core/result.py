@@ -1,0 +1,147 @@
+"""What a run came to: output, value, files, error and what it used."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .errors import ErrorInfo
+
+# What `mimetypes` does not know on every machine, and what agents make most.
+_MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".py": "text/x-python",
+    ".svg": "image/svg+xml",
+    ".tsv": "text/tab-separated-values",
+    ".webp": "image/webp",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+
+def media_type_of(name: str) -> str:
+    """Return the media type that a file's name says, `application/octet-stream` where it says none."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return _MEDIA_TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a run left below `/output`. `name` is its path there; `data` its bytes, never interpreted."""
+
+    name: str
+    data: bytes = field(repr=False)
+    media_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.media_type:
+            object.__setattr__(self, "media_type", media_type_of(self.name))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.data)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the file below `folder`, making parents, and return where it lies.
+
+        The name comes from the guest: a path that would leave `folder`, also through a link, raises `ValueError`.
+        """
+        root = Path(folder).resolve()
+        root.mkdir(parents=True, exist_ok=True)
+        target = (root / self.name).resolve()
+        if target == root or not target.is_relative_to(root):
+            raise ValueError(f"artifact {self.name!r} would leave {root}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(self.data)
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, the content as base64."""
+        return {
+            "name": self.name,
+            "media_type": self.media_type,
+            "size": self.size,
+            "data": base64.b64encode(self.data).decode("ascii"),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a run used. Times in milliseconds, memory in bytes (the largest process)."""
+
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0
+    max_rss_bytes: int = 0
+    tool_calls: int = 0
+
+    def to_dict(self) -> dict[str, float | int]:
+        """Return plain JSON data."""
+        return {
+            "wall_ms": self.wall_ms,
+            "cpu_ms": self.cpu_ms,
+            "max_rss_bytes": self.max_rss_bytes,
+            "tool_calls": self.tool_calls,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionResult:
+    """What a run came to.
+
+    `exit_code` is 0 exactly when the run succeeded: the program's own code, 1 for an exception, 128+n for signal n,
+    124 for a timeout, 125 when the sandbox failed. `value` is the last expression's value where that is JSON, else
+    `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps media types to the rich forms that a
+    notebook would show (`text/html` as text, `image/png` as bytes). `sandbox` names the engine.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    value: Any = None
+    value_text: str | None = None
+    value_forms: Mapping[str, str | bytes] = field(default_factory=dict)
+    error: ErrorInfo | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    warnings: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    sandbox: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the program ended by itself, without an error and with exit code 0."""
+        return self.error is None and self.exit_code == 0
+
+    def artifact(self, name: str) -> Artifact:
+        """Return the artifact of that name; `KeyError` names those that there are."""
+        for artifact in self.artifacts:
+            if artifact.name == name:
+                return artifact
+        raise KeyError(f"no artifact {name!r}; there are: {', '.join(a.name for a in self.artifacts) or 'none'}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that `actbox run --json` prints: plain JSON data, bytes as base64."""
+        return {
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "exit_code": self.exit_code,
+            "success": self.success,
+            "value": self.value,
+            "value_text": self.value_text,
+            "value_forms": {
+                media_type: base64.b64encode(form).decode("ascii") if isinstance(form, bytes) else form
+                for media_type, form in self.value_forms.items()
+            },
+            "error": self.error.to_dict() if self.error else None,
+            "artifacts": [artifact.to_dict() for artifact in self.artifacts],
+            "warnings": list(self.warnings),
+            "usage": self.usage.to_dict(),
+            "sandbox": self.sandbox,
+        }

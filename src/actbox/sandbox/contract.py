@@ -1,0 +1,165 @@
+"""The contract that every engine keeps. The suite in `tests/contract/` has a test for each sentence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from actbox.core.errors import Unsupported
+from actbox.core.events import Completed, Event
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.tools import Tool, Toolset
+
+from .traits import Traits
+
+Tools = Toolset | Iterable[Tool | Callable[..., Any]] | None
+Command = str | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileInfo:
+    """One entry of the workspace: `path` relative to `/workspace`, `size` in bytes, `modified` as Unix time."""
+
+    path: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int
+    modified: float
+
+
+class Session(ABC):
+    """Live interpreter state that several runs share. No engine has one yet: `Sandbox.session` says so."""
+
+
+class Sandbox(ABC):
+    """A place where programs run.
+
+    Every run starts fresh: variables, processes, memory, working folder and `/tmp` belong to one run. What lasts from
+    run to run is the files below `/workspace`, until `stop()`. Runs may go on at once; they may then race on files.
+    `/input` (which programs cannot write) and `/output` are the same places as `/workspace/input` and
+    `/workspace/output`.
+
+    A program that fails does not raise: its result says why. Methods raise `SandboxStopped` before `start()` and
+    after `stop()`, `Unsupported` for what the engine lacks, and `InvalidValue` for arguments that make no sense.
+    """
+
+    traits: Traits
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Make the sandbox ready. Raises `SandboxUnavailable` where it cannot be had; a second call does nothing."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End every run and remove everything that the sandbox made. A second call does nothing."""
+
+    @abstractmethod
+    def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncIterator[Event]:
+        """Run a program and yield what it says as it goes; the last event is `Completed`.
+
+        `timeout` in seconds may only lower the policy's wall limit. The tools are frozen when the run starts.
+        Closing the iterator early, or cancelling the task that waits for it, ends the program and all its processes.
+        """
+
+    @abstractmethod
+    def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Event]:
+        """Run a shell command (text) or a program with arguments (a sequence) in the sandbox, as `stream` does.
+
+        `cwd` is a folder inside the sandbox, `/workspace` unless told. `env` is added to the variables of every run.
+        """
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """Run a program and return what it came to."""
+        return await _last(self.stream(program, tools=tools, timeout=timeout))
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ExecutionResult:
+        """Run a command and return what it came to."""
+        return await _last(self.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+
+    def session(self) -> Session:
+        """Open live interpreter state. Raises `Unsupported` where `traits.sessions` is false."""
+        raise Unsupported(
+            f"the {self.traits.engine} engine keeps no state between runs; write what must last to a file in /workspace"
+        )
+
+    # Files. A path is relative to /workspace, or absolute below it (or /input, /output). None of these follows a
+    # link. Failures raise `FileError`, with the errno of the operating system where it gave one.
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """Where the workspace lies for a program: `/workspace` on every engine that can place it."""
+
+    @abstractmethod
+    async def read_file(self, path: str) -> bytes:
+        """Return a file's content."""
+
+    @abstractmethod
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file, making its parent folders. Also below `/input`, which programs cannot write."""
+
+    @abstractmethod
+    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file, a link or an empty folder; with `recursive` a folder and all below it."""
+
+    @abstractmethod
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        """Return the entries of a folder, sorted by path."""
+
+    @abstractmethod
+    async def stat(self, path: str) -> FileInfo:
+        """Return one entry; a link is described, not followed."""
+
+    @abstractmethod
+    async def make_dir(self, path: str) -> None:
+        """Make a folder and its parents; one that exists already is fine."""
+
+    @abstractmethod
+    async def move(self, source: str, target: str) -> None:
+        """Rename within the workspace, making the target's parent folders and replacing a file that is there."""
+
+    async def read_text(self, path: str) -> str:
+        """Return a file's content as UTF-8 text."""
+        return (await self.read_file(path)).decode("utf-8")
+
+    async def write_text(self, path: str, text: str) -> None:
+        """Create or replace a UTF-8 text file."""
+        await self.write_file(path, text.encode("utf-8"))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+
+async def _last(events: AsyncIterator[Event]) -> ExecutionResult:
+    async with aclosing(events) as stream:  # type: ignore[type-var]
+        async for event in stream:
+            if isinstance(event, Completed):
+                return event.result
+    raise AssertionError("a stream ended without Completed")

@@ -1,0 +1,49 @@
+"""What an engine really does, so that nobody has to guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What one engine really does on this machine.
+
+    `isolation` is a short phrase for people; `isolated` is whether a hostile program is kept away from the host.
+    `enforced` maps each field of `Limits` that holds here to what enforces it (`cgroup v2`, `rlimit`,
+    `host timer`, …): a limit that is not in it does not hold. `network` says what a program can reach.
+    """
+
+    engine: str
+    isolation: str
+    isolated: bool
+    languages: tuple[str, ...] = ("python",)
+    enforced: Mapping[str, str] = field(default_factory=dict)
+    network: str = "none"
+    mounts: tuple[str, ...] = ()
+    tools: bool = True
+    await_tools: bool = True
+    partial_output: bool = True
+    sessions: bool = False
+    fork: bool = False
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "engine": self.engine,
+            "isolation": self.isolation,
+            "isolated": self.isolated,
+            "languages": list(self.languages),
+            "enforced": dict(self.enforced),
+            "network": self.network,
+            "mounts": list(self.mounts),
+            "tools": self.tools,
+            "await_tools": self.await_tools,
+            "partial_output": self.partial_output,
+            "sessions": self.sessions,
+            "fork": self.fork,
+            "notes": list(self.notes),
+        }
