@@ -1,0 +1,35 @@
+"""Limits that a process can set for itself and all that it starts, and that none of them can raise again."""
+
+from __future__ import annotations
+
+import resource
+from typing import Dict, Union
+
+_MIB = 2**20
+
+
+def apply_limits(limits: Dict[str, Union[int, float]], baseline_bytes: int = 0) -> None:
+    """Set this process's resource limits. `baseline_bytes` is memory that it had before the program came."""
+    _lower(resource.RLIMIT_CORE, 0, 0)
+    if "memory_mib" in limits:
+        most = int(limits["memory_mib"]) * _MIB + baseline_bytes
+        _lower(resource.RLIMIT_DATA, most, most)
+    if "cpu_seconds" in limits:
+        seconds = max(1, -int(-limits["cpu_seconds"] // 1))  # whole seconds, rounded up
+        # The first asks with SIGXCPU, the second ends whoever ignored that.
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)
+    if "file_mib" in limits:
+        most = int(limits["file_mib"]) * _MIB
+        _lower(resource.RLIMIT_FSIZE, most, most)
+    if "open_files" in limits:
+        _lower(resource.RLIMIT_NOFILE, int(limits["open_files"]), int(limits["open_files"]))
+    if "processes" in limits:
+        _lower(resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"]))
+
+
+def _lower(which: int, soft: int, hard: int) -> None:
+    # Nobody may raise a hard limit, not even root everywhere: what is lower already stays.
+    _, highest = resource.getrlimit(which)
+    if highest != resource.RLIM_INFINITY:
+        hard = min(hard, highest)
+    resource.setrlimit(which, (min(soft, hard), hard))
