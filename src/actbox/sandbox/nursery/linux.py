@@ -1,10 +1,10 @@
 """The kernel calls that make a sandbox, as typed functions.
 
 Each function is one call, or one idea that needs a few, and raises `OSError` with the call's name and what it
-was about. Nothing here decides anything: what is mounted, dropped or allowed is said by the modules that use it.
+was about. Nothing here decides anything: what is mounted, dropped or allowed is said by the callers.
 
-Python's `os` has some of these from 3.12 on, and some only where it was built against new kernel headers, which
-portable builds are not; so all of them go through the C library here, and the newest by system call number.
+Python's `os` has some of these from 3.12 on, and some only where it was built against new kernel headers, as
+portable builds are not; so all of them go through the C library, and the newest by system call number.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_GET_SECCOMP = 21
 PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
 PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_GET_SECUREBITS = 27
@@ -102,12 +103,6 @@ _SECUREBIT_NOROOT = 0x3
 _SECUREBIT_NO_SETUID_FIXUP = 0xC
 _SECUREBIT_KEEP_CAPS_LOCKED = 0x20
 _SECUREBIT_NO_CAP_AMBIENT_RAISE = 0xC0
-_SECUREBITS = (
-    _SECUREBIT_NOROOT
-    | _SECUREBIT_NO_SETUID_FIXUP
-    | _SECUREBIT_KEEP_CAPS_LOCKED
-    | _SECUREBIT_NO_CAP_AMBIENT_RAISE
-)
 
 _CAPABILITY_VERSION_3 = 0x20080522
 _FSOPEN_CLOEXEC = 1
@@ -218,7 +213,7 @@ def mount_setattr(
     """
     attributes = struct.pack("=4Q", attr_set, attr_clr, propagation, userns_fd)
     if isinstance(fd_or_path, int):
-        place: tuple[int, bytes, int] = (fd_or_path, b"", flags | AT_EMPTY_PATH)
+        place = (fd_or_path, b"", flags | AT_EMPTY_PATH)
     else:
         place = (AT_FDCWD, os.fsencode(fd_or_path), flags)
     result = _syscall(_SYS_MOUNT_SETATTR, *place, attributes, len(attributes))
@@ -267,11 +262,13 @@ def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
     """Give up every capability but `keep`, for good: no `execve`, user 0 or set-user-id file brings one back.
 
     What is kept belongs to this process and those it forks; a program that any of them executes has none.
-    Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made.
+    Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on
+    capabilities it is about this thread: make it while there is no other.
     """
     _empty_bounding_set()
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
-    prctl(PR_SET_SECUREBITS, _SECUREBITS)
+    bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
+    prctl(PR_SET_SECUREBITS, bits | _SECUREBIT_KEEP_CAPS_LOCKED | _SECUREBIT_NO_CAP_AMBIENT_RAISE)
     mask = sum(1 << capability for capability in keep)
     halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
     _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")
@@ -289,7 +286,7 @@ def effective_capabilities() -> int:
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Say whether others of this user may trace this process and read its `/proc` entry; `execve` resets it."""
+    """Say whether others of this user may trace this process or read its `/proc`; `execve` resets it."""
     prctl(PR_SET_DUMPABLE, int(dumpable))
 
 
@@ -389,7 +386,7 @@ def _check_context(context: int, result: int, call: str, fstype: str) -> int:
 
 
 def _capability_header() -> ctypes.Array[ctypes.c_char]:
-    """Return "version 3, this thread"; in a buffer, since the kernel may answer with the version it prefers."""
+    """Return "version 3, this thread", in a buffer: the kernel may write the version it prefers."""
     return ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
 
 
