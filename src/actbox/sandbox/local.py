@@ -46,8 +46,6 @@ class LocalSandbox(Sandbox):
 
     guest_root: str = "/workspace"
     """Where the workspace lies for a guest."""
-    baseline_bytes: int = 0
-    """Memory that a guest has before its program comes; the memory limit is on top of it."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -145,12 +143,12 @@ class LocalSandbox(Sandbox):
         if any("\0" in argument for argument in arguments) or (cwd is not None and "\0" in cwd):
             raise InvalidValue("a command cannot have a NUL character in it")
         extra = check_variables(env or {})
-        message = {"t": "exec", "arguments": arguments, "cwd": self._folder(cwd), "extra": extra}
+        message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd), "extra": extra}
         async with aclosing(self._drive(workspace, message, Toolset.of(None), timeout, stdin)) as events:
             async for event in events:
                 yield event
 
-    def _folder(self, cwd: str | None) -> str:
+    def _start_folder(self, cwd: str | None) -> str:
         if not cwd:
             return self.guest_root
         return cwd if cwd.startswith("/") else f"{self.guest_root}/{cwd}"
@@ -164,7 +162,6 @@ class LocalSandbox(Sandbox):
         message |= {
             "variables": variables,
             "limits": dict(self._guest_limits()),
-            "baseline_bytes": self.baseline_bytes,
             "message_bytes": limits.message_bytes,
             "workspace": self.guest_root,
         }

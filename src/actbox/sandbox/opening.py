@@ -63,16 +63,10 @@ def open_sandbox(
         policy = dataclasses.replace(policy, variables={**policy.variables, **env})
     if engine not in ("auto", *ENGINES):
         raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
-    if engine in ("auto", "linux"):
-        found = check("linux")
-        if found.works:
-            from .engines.linux import LinuxSandbox
+    if engine == "linux" or (engine == "auto" and (not allow_unisolated or check("linux").works)):
+        from .engines.linux import LinuxSandbox
 
-            return LinuxSandbox(policy)
-        if engine == "linux" or not allow_unisolated:
-            advice = f" {found.advice}" if found.advice else ""
-            unisolated = " (allow_unisolated=True would run programs without any isolation)" if engine == "auto" else ""
-            raise SandboxUnavailable(f"the linux engine does not work here: {found.reason}.{advice}{unisolated}")
+        return LinuxSandbox(policy)
     if not allow_unisolated:
         raise SandboxUnavailable(
             "the process engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"

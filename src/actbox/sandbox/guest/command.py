@@ -17,7 +17,7 @@ def replace_with_command(message: Dict[str, Any]) -> NoReturn:
         _fail("cannot start in %s: %s" % (message["cwd"], error.strerror), NOT_RUNNABLE)
     arguments = message["arguments"]
     try:
-        os.execvpe(arguments[0], arguments, message["variables"])
+        os.execvp(arguments[0], arguments)
     except FileNotFoundError:
         _fail("%s: command not found" % arguments[0], NOT_FOUND)
     except (OSError, ValueError) as error:

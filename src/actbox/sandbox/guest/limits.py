@@ -8,11 +8,11 @@ from typing import Dict, Union
 _MIB = 2**20
 
 
-def apply_limits(limits: Dict[str, Union[int, float]], baseline_bytes: int = 0) -> None:
-    """Set this process's resource limits. `baseline_bytes` is memory that it had before the program came."""
+def apply_limits(limits: Dict[str, Union[int, float]]) -> None:
+    """Set this process's resource limits. What memory it has already, before the program came, does not count."""
     _lower(resource.RLIMIT_CORE, 0, 0)
     if "memory_mib" in limits:
-        most = int(limits["memory_mib"]) * _MIB + baseline_bytes
+        most = int(limits["memory_mib"]) * _MIB + _data_bytes()
         _lower(resource.RLIMIT_DATA, most, most)
     if "cpu_seconds" in limits:
         seconds = max(1, -int(-limits["cpu_seconds"] // 1))  # whole seconds, rounded up
@@ -25,6 +25,18 @@ def apply_limits(limits: Dict[str, Union[int, float]], baseline_bytes: int = 0) 
         _lower(resource.RLIMIT_NOFILE, int(limits["open_files"]), int(limits["open_files"]))
     if "processes" in limits:
         _lower(resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"]))
+
+
+def _data_bytes() -> int:
+    """Return the memory that this process has of the kind which the limit counts; 0 where that cannot be read."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"VmData:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not a Linux; the limit then counts the interpreter too
+    return 0
 
 
 def _lower(which: int, soft: int, hard: int) -> None:

@@ -49,9 +49,8 @@ def wire_limit_until_told() -> int:
 
 def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
     """Run what the message says, send what came of it, and end the process."""
-    os.environ.clear()
     os.environ.update(message["variables"])
-    apply_limits(message["limits"], message["baseline_bytes"])
+    apply_limits(message["limits"])
     if message["t"] == "exec":
         replace_with_command(message)
     started = time.process_time()
@@ -112,7 +111,7 @@ def _run(
         _save_anyway(save_figures)
     except BaseException as error:
         if os.getpid() != owner:  # a child that the program forked: it ends as a script would
-            sys.excepthook(type(error), error, error.__traceback__)
+            sys.stderr.write(describe_exception(error, message["name"])["traceback"])
         else:
             if isinstance(error, MemoryError):
                 main_module.__dict__.clear()  # what is to be told needs memory too
