@@ -86,15 +86,11 @@ class SyncSandbox:
         """See `Sandbox.stop`."""
         _call(self._sandbox.stop())
 
-    def run(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> ExecutionResult:
+    def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
         """See `Sandbox.run`."""
         return _call(self._sandbox.run(program, tools=tools, timeout=timeout))
 
-    def stream(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> Iterator[Event]:
+    def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Sandbox.stream`. Closing the iterator early ends the program."""
         return _iterate(self._sandbox.stream(program, tools=tools, timeout=timeout))
 

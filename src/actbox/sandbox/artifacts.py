@@ -70,7 +70,7 @@ def _printable(path: str) -> str:
 
 
 class _Walk:
-    """Yields (path, open folder, status) of everything in `/output` that is no folder; each folder is open meanwhile."""
+    """Yields (path, open folder, status) of everything in `/output` but folders; each folder is open meanwhile."""
 
     def __init__(self, workspace: int) -> None:
         self.warnings: list[str] = []
@@ -92,7 +92,9 @@ class _Walk:
                 for entry in entries:
                     self._entries += 1
                     if self._entries > _MAX_ENTRIES:
-                        self.warnings.append(f"more than {_MAX_ENTRIES:,} entries in output/: the rest was not looked at")
+                        self.warnings.append(
+                            f"more than {_MAX_ENTRIES:,} entries in output/: the rest was not looked at"
+                        )
                         return
                     path = prefix + entry.name
                     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -104,7 +104,7 @@ class LocalSandbox(Sandbox):
 
     async def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         workspace = self._running()
         program = Program(program) if isinstance(program, str) else program
         if program.language != "python":
@@ -135,7 +135,7 @@ class LocalSandbox(Sandbox):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         workspace = self._running()
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
         if not arguments or not all(isinstance(argument, str) for argument in arguments):
@@ -154,8 +154,13 @@ class LocalSandbox(Sandbox):
         return cwd if cwd.startswith("/") else f"{self.guest_root}/{cwd}"
 
     async def _drive(
-        self, workspace: Workspace, message: dict[str, Any], toolset: Toolset, timeout: float | None, stdin: bytes
-    ) -> AsyncIterator[Event]:
+        self,
+        workspace: Workspace,
+        message: dict[str, Any],
+        toolset: Toolset,
+        timeout: float | None,
+        stdin: bytes,
+    ) -> AsyncGenerator[Event]:
         limits = self.policy.limits
         seconds = _timeout(timeout, limits.wall_seconds)
         variables = {**self._base_variables(), **self.policy.variables, **message.pop("extra", {})}

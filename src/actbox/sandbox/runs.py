@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Literal
 
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -67,7 +67,7 @@ async def drive(
     limits: Limits,
     timeout: float,
     collect: Collector,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """Yield the events of a run. However it is left, the guest's process tree has ended and its descriptors are closed.
 
     `first_message` is the frame that says what to run; a `command` takes the guest's place and so says nothing more
@@ -104,7 +104,13 @@ class _Stream:
 
 class _Run:
     def __init__(
-        self, guest: GuestProcess, command: bool, engine: str, toolset: Toolset, limits: Limits, timeout: float
+        self,
+        guest: GuestProcess,
+        command: bool,
+        engine: str,
+        toolset: Toolset,
+        limits: Limits,
+        timeout: float,
     ) -> None:
         self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._guest = guest
@@ -122,7 +128,12 @@ class _Run:
         self._timers: list[asyncio.TimerHandle] = []
         self._wall_ms = 0.0
         self._calls = ToolCalls(
-            toolset, limits.tool_calls, limits.message_bytes, self.queue.put_nowait, self._over_budget, self._failed
+            toolset,
+            limits.tool_calls,
+            limits.message_bytes,
+            self.queue.put_nowait,
+            self._over_budget,
+            self._failed,
         )
         self._waiter: asyncio.Task[None] | None = None
 
@@ -267,7 +278,14 @@ class _Run:
 
     def _over_budget(self) -> None:
         most = self._limits.tool_calls
-        self._end(Stop(ErrorKind.BUDGET, f"the run is out of tool calls: it made {most:,}", "tool_calls", "call tools less often"))
+        self._end(
+            Stop(
+                ErrorKind.BUDGET,
+                f"the run is out of tool calls: it made {most:,}",
+                "tool_calls",
+                "call tools less often",
+            )
+        )
 
     def _failed(self, error: BaseException) -> None:
         self._end(Stop(ErrorKind.SANDBOX, f"a tool call could not be answered: {type(error).__name__}: {error}"))

@@ -16,8 +16,9 @@ EXIT_SANDBOX_FAILED = 125
 
 def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits) -> tuple[int, ErrorInfo | None]:
     """Return the exit code and the error. The host's own reason comes first, then the enforcer's, then the guest's."""
-    if stop is not None and stop.kind is ErrorKind.TIMEOUT and ending.limit == "processes":
-        return _limited("processes", limits)
+    if stop is not None and stop.kind is ErrorKind.TIMEOUT and ending.limit in ("processes", "memory_mib"):
+        # A program that was refused a process, or lost one, often waits for it until its time is up.
+        return _limited(ending.limit, limits)
     if stop is not None:
         return _code_of(stop.kind), ErrorInfo(kind=stop.kind, message=stop.message, limit=stop.limit, hint=stop.hint)
     if ending.failure:

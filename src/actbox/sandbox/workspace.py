@@ -28,7 +28,7 @@ class Workspace:
     """The file methods of a sandbox over the descriptor of its workspace folder. All of them block."""
 
     def __init__(self, descriptor: int, root: str, owner: tuple[int, int] | None = None) -> None:
-        """Take over the descriptor. `owner` is the uid and gid that new files get, where they are not the host's own."""
+        """Take over the descriptor. `owner` is the uid and gid that new files get where they are not the host's."""
         self.descriptor = descriptor
         self.root = root
         self._owner = owner
@@ -88,7 +88,10 @@ class Workspace:
 
     def move(self, source: str, target: str) -> None:
         """Rename within the workspace."""
-        with self._parent(source) as (from_folder, from_name), self._parent(target, make=True) as (to_folder, to_name):
+        with (
+            self._parent(source) as (from_folder, from_name),
+            self._parent(target, make=True) as (to_folder, to_name),
+        ):
             os.replace(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 
     def _parts(self, path: str) -> tuple[str, ...]:
@@ -96,7 +99,12 @@ class Workspace:
             raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")
         pure = PurePosixPath(path)
         if pure.is_absolute():
-            for root, prefix in ((self.root, ()), ("/workspace", ()), ("/input", ("input",)), ("/output", ("output",))):
+            for root, prefix in (
+                (self.root, ()),
+                ("/workspace", ()),
+                ("/input", ("input",)),
+                ("/output", ("output",)),
+            ):
                 if pure.is_relative_to(root):
                     pure = PurePosixPath(*prefix, *pure.relative_to(root).parts)
                     break

@@ -23,7 +23,8 @@ class ToolCalls:
     """Answers the tool calls of one run.
 
     Calls are counted against `most`; the one beyond it is not made, and `on_budget` is called. `on_failure` is
-    called with an exception that is a fault of ours, not of a tool. When the run ends, `cancel()` cancels calls to async tools and drops calls to sync ones: both stay started and not finished.
+    called with an exception that is a fault of ours, not of a tool. When the run ends, `cancel()` cancels calls to
+    async tools and drops calls to sync ones: both stay started and not finished.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class ToolCalls:
             except ToolError as failure:
                 error = str(failure)
             except wire.MessageTooLong:
-                error = f"{call.tool} returned more than the {self._max_bytes:,} bytes that a message may have; ask for less"
+                error = f"the result has more than the {self._max_bytes:,} bytes that a message may have; ask for less"
         if error is not None:
             value = None
             most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes

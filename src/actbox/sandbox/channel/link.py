@@ -107,7 +107,9 @@ class Link:
             data = b""
         if not data:
             self._stop_reading()
-            self._on_lost(wire.ProtocolError("the channel ended in the middle of a message") if self._reader.pending else None)
+            self._on_lost(
+                wire.ProtocolError("the channel ended in the middle of a message") if self._reader.pending else None
+            )
             return False
         try:
             for message in self._reader.feed(data):

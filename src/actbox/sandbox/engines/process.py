@@ -67,7 +67,11 @@ class ProcessSandbox(LocalSandbox):
     def __init__(self, policy: Policy) -> None:
         """Raise `Unsupported` for what a policy restricts and a plain process cannot."""
         super().__init__(policy)
-        for name, given in (("mounts", policy.mounts), ("domains", policy.domains), ("secrets", policy.secrets)):
+        for name, given in (
+            ("mounts", policy.mounts),
+            ("domains", policy.domains),
+            ("secrets", policy.secrets),
+        ):
             if given:
                 raise Unsupported(f"the process engine cannot keep Policy.{name}; the linux engine can keep mounts")
         self._folder = ""

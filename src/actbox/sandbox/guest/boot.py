@@ -16,5 +16,5 @@ BOOT = (
 
 
 def boot_command(python: str, folder: str, module: str, descriptor: int) -> List[str]:
-    """Return the command that runs `main(descriptor)` of a module below `folder`, isolated from the caller's settings."""
+    """Return the command that runs `main(descriptor)` of a module below `folder`, free of the caller's settings."""
     return [python, "-I", "-B", "-X", "utf8", "-c", BOOT, folder, module, str(descriptor)]

@@ -6,6 +6,7 @@ reader unless another is; an event loop reads when the descriptor is ready and n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -135,10 +136,8 @@ class HostChannel:
         self._closed = True
         self._turn = threading.Condition()
         self._sending = threading.Lock()
-        try:
+        with contextlib.suppress(OSError):  # the program may have closed it already
             os.close(self._fd)
-        except OSError:
-            pass  # the program closed it already; either way this process does not hold it
 
     # Inside
 

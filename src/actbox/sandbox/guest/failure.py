@@ -110,7 +110,11 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
     if isinstance(error, ToolError):
         return "TOOL", "", "correct the call, or catch ToolError and go on without it"
     if isinstance(error, MemoryError):
-        return "MEMORY", "memory_mib", "work on less at a time: read in chunks, keep fewer columns, use generators"
+        return (
+            "MEMORY",
+            "memory_mib",
+            "work on less at a time: read in chunks, keep fewer columns, use generators",
+        )
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         if name not in sys.modules:
@@ -120,7 +124,11 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
                 "%s is not installed in this environment; use the standard library or a package that is" % name,
             )
     if isinstance(error, EOFError) and "reading a line" in str(error):
-        return "RUNTIME", "", "nobody is there to type: put the values into the program, or pass them as inputs"
+        return (
+            "RUNTIME",
+            "",
+            "nobody is there to type: put the values into the program, or pass them as inputs",
+        )
     if isinstance(error, OSError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return _classify_system(error)
     if isinstance(error, NameError):

@@ -131,7 +131,9 @@ def _save_anyway(save_figures: Any) -> None:
 
 def _own_streams() -> None:
     """Make Python's standard streams anew: they may have been made for other descriptors than this run's."""
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="replace", closefd=False)
+    stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
+    for name in ("stdin", "__stdin__"):
+        setattr(sys, name, stdin)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = io.TextIOWrapper(
             io.BufferedWriter(io.FileIO(number, "w", closefd=False), 64 * 1024),

@@ -28,7 +28,7 @@ def _function(spec: Dict[str, Any], channel: HostChannel, awaited: bool) -> Call
                 "%s() takes at most %d positional arguments (%s), not %d"
                 % (spec["alias"], len(parameters), ", ".join(parameters), len(args))
             )
-        bound = dict(zip(parameters, args))
+        bound = dict(zip(parameters, args))  # noqa: B905 (fewer arguments than parameters is fine)
         for key, value in kwargs.items():
             if key in bound:
                 raise TypeError("%s() got two values for the argument %r" % (spec["alias"], key))

@@ -6,11 +6,12 @@ writes down how the guest ended. When it ends, or is killed, the kernel ends eve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
-from typing import Any, Dict, List, NoReturn, Tuple
+from typing import Any, NoReturn
 
 from ..guest import main as guest
 from . import linux, seccomp
@@ -30,13 +31,13 @@ _CHANNEL = 3
 # Where the child itself makes mount points; elsewhere the template has them.
 _CHILDS_OWN = ("/workspace/", "/tmp/", "/dev/shm/")
 
-Descriptors = Dict[str, int]
+Descriptors = dict[str, int]
 
 
 def be_child(
-    request: Dict[str, Any],
+    request: dict[str, Any],
     descriptors: Descriptors,
-    mounts: List[Tuple[Dict[str, Any], int]],
+    mounts: list[tuple[dict[str, Any], int]],
     template: str,
     identity: Identity,
     sync: int,
@@ -89,7 +90,7 @@ def _await_nursery(sync: int) -> None:
 
 
 def _build_root(
-    request: Dict[str, Any], descriptors: Descriptors, mounts: List[Tuple[Dict[str, Any], int]], template: str
+    request: dict[str, Any], descriptors: Descriptors, mounts: list[tuple[dict[str, Any], int]], template: str
 ) -> None:
     # A copy of the template that is ours alone. The mount copied along with the namespace is locked: it cannot be the
     # root, and nothing can be taken out of it.
@@ -164,10 +165,8 @@ def _reset(number: int) -> None:
     if number in (signal.SIGPIPE, signal.SIGXFSZ):
         return
     handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-    try:
+    with contextlib.suppress(OSError, ValueError):  # the C library keeps a few for itself
         signal.signal(number, handler)
-    except (OSError, ValueError):
-        pass  # the C library keeps a few for itself
 
 
 def _move_to(descriptors: Descriptors, name: str, number: int) -> None:
@@ -182,7 +181,7 @@ def _move_to(descriptors: Descriptors, name: str, number: int) -> None:
         os.set_inheritable(number, True)
 
 
-def _keep_only(descriptors: List[int]) -> None:
+def _keep_only(descriptors: list[int]) -> None:
     start = 0
     for descriptor in sorted(descriptors):
         if descriptor > start:
@@ -193,10 +192,10 @@ def _keep_only(descriptors: List[int]) -> None:
 
 def _watch(first: int, watcher: Watcher, status: int) -> NoReturn:
     code, usage, limit = wait_for(first, watcher, lambda: _say(status, {"limit": "processes"}))
-    ended = {
+    ended: dict[str, Any] = {
         "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
         "max_rss_bytes": usage.ru_maxrss * 1024,
-    }  # type: Dict[str, Any]
+    }
     if limit:
         ended["limit"] = limit
     if os.WIFSIGNALED(code):
@@ -207,7 +206,7 @@ def _watch(first: int, watcher: Watcher, status: int) -> NoReturn:
     os._exit(0)
 
 
-def _say(status: int, fact: Dict[str, Any]) -> None:
+def _say(status: int, fact: dict[str, Any]) -> None:
     """Tell the host a fact about the end. It reads them all when this process is gone; later ones win."""
     try:
         os.write(status, json.dumps(fact).encode() + b"\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import List, Tuple
 
 from . import linux
 
@@ -92,7 +91,7 @@ def _write(path: str, text: str) -> None:
 
 def _free_host_id() -> int:
     """Return the id that guests get outside; root inside a container may have few to choose from."""
-    ranges: List[Tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     with open("/proc/self/uid_map") as file:
         for line in file:
             inside, _, count = (int(word) for word in line.split())

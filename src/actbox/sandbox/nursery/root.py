@@ -7,7 +7,6 @@ and nothing else of the host. What belongs to one run (`/tmp`, `/proc`, the work
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Tuple
 
 from . import linux
 from .identity import GUEST_ID
@@ -49,29 +48,29 @@ _SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 class Templates:
     """The nursery's template roots, one for each set of extra mount points."""
 
-    def __init__(self, environment: List[str]) -> None:
+    def __init__(self, environment: list[str]) -> None:
         """`environment` are the folders of the interpreter and its packages."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         self._environment = _outermost([path for path in environment if os.path.isdir(path)])
-        self._templates: Dict[Tuple[Tuple[str, bool], ...], str] = {}
-        self.late: List[Tuple[str, str]] = []
+        self._templates: dict[tuple[tuple[str, bool], ...], str] = {}
+        self.late: list[tuple[str, str]] = []
         """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
         for path in self._environment:
             if path.startswith(tuple(cover + "/" for cover in COVERED)):
                 place = "%s/late/%d" % (STAGE, len(self.late))
                 os.makedirs(place)
                 linux.mount(path, place, None, linux.MS_BIND | linux.MS_REC, None)
-                _seal(place, nodev=True)
+                _seal(place)
                 self.late.append((place, path))
 
-    def path_for(self, points: List[Tuple[str, bool]]) -> str:
+    def path_for(self, points: list[tuple[str, bool]]) -> str:
         """Return the template that has these extra mount points: (absolute path, whether it is a folder)."""
         key = tuple(sorted(points))
         if key not in self._templates:
             self._templates[key] = self._make("%s/template/%d" % (STAGE, len(self._templates)), key)
         return self._templates[key]
 
-    def _make(self, root: str, points: Tuple[Tuple[str, bool], ...]) -> str:
+    def _make(self, root: str, points: tuple[tuple[str, bool], ...]) -> str:
         os.makedirs(root)
         linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
         for name in _EMPTY:
@@ -92,7 +91,7 @@ class Templates:
         os.symlink("/workspace/output", root + "/output")
         for path, is_folder in points:
             _make_point(root + path, is_folder)
-        _seal(root, nodev=False)
+        _seal(root)
         return root
 
     def _make_etc(self, root: str) -> None:
@@ -132,17 +131,19 @@ def _bind_folder(path: str, root: str) -> None:
     linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC, None)
 
 
-def _seal(path: str, nodev: bool) -> None:
-    """Make a tree read-only with all that is mounted in it, and none of its files able to raise a privilege."""
-    attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID
-    if nodev:
-        attributes |= linux.MOUNT_ATTR_NODEV
+def _seal(path: str) -> None:
+    """Make a tree read-only with all that is mounted in it; in it only our five devices are devices."""
+    attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
     linux.mount_setattr(path, linux.AT_RECURSIVE, attributes, 0)
+    for name in DEVICES:
+        device = "%s/dev/%s" % (path, name)
+        if os.path.exists(device):
+            linux.mount_setattr(device, 0, 0, linux.MOUNT_ATTR_NODEV)
 
 
-def _outermost(paths: List[str]) -> List[str]:
+def _outermost(paths: list[str]) -> list[str]:
     """Return the paths without those that lie below another of them."""
-    kept: List[str] = []
+    kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths}):
         if not kept or not path.startswith(tuple(outer + "/" for outer in kept)):
             kept.append(path)

@@ -7,13 +7,15 @@ When the host's end is closed, by intent or because the host has died, every san
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import select
 import signal
 import socket
 import sys
-from typing import Any, Callable, Dict, List, NoReturn, Set, Tuple
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from . import linux, seccomp
 from .child import be_child
@@ -39,10 +41,10 @@ def main(descriptor: int) -> NoReturn:
 class _Nursery:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._children: Set[int] = set()
-        self._workspaces: Dict[str, int] = {}
+        self._children: set[int] = set()
+        self._workspaces: dict[str, int] = {}
         self._identity = Identity(has_privilege())
-        self._answers: Dict[str, Callable[..., Tuple[Dict[str, Any], List[int]]]] = {
+        self._answers: dict[str, Callable[..., tuple[dict[str, Any], list[int]]]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
@@ -84,8 +86,8 @@ class _Nursery:
         data, descriptors = receive(self._control)
         if not data:
             return False
-        answer: Dict[str, Any] = {}
-        sent: List[int] = []
+        answer: dict[str, Any] = {}
+        sent: list[int] = []
         try:
             request = json.loads(data)
             answer, sent = self._answers[request.pop("op")](descriptors, **request)
@@ -99,7 +101,7 @@ class _Nursery:
             os.close(descriptor)
         return True
 
-    def _prepare(self, descriptors: List[int], environment: List[str], packages: List[str]) -> Any:
+    def _prepare(self, descriptors: list[int], environment: list[str], packages: list[str]) -> Any:
         """Enter the nursery's namespaces and make what all sandboxes share. The first request."""
         identity = self._identity
         self._owner_namespace = identity.owner_namespace() if identity.privileged else -1
@@ -115,7 +117,7 @@ class _Nursery:
                 site.addsitedir(folder)
         return {"privileged": identity.privileged, "host_id": identity.host_id}, []
 
-    def _open_workspace(self, descriptors: List[int], name: str, size_mib: int, inodes: int) -> Any:
+    def _open_workspace(self, descriptors: list[int], name: str, size_mib: int, inodes: int) -> Any:
         path = "%s/workspace/%s" % (STAGE, name)
         os.makedirs(path)
         options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes)
@@ -126,7 +128,7 @@ class _Nursery:
             os.close(self._folder_in(workspace, folder))
         return {}, [os.dup(workspace)]
 
-    def _close_workspace(self, descriptors: List[int], name: str) -> Any:
+    def _close_workspace(self, descriptors: list[int], name: str) -> Any:
         os.close(self._workspaces.pop(name))
         path = "%s/workspace/%s" % (STAGE, name)
         linux.umount(path, linux.MNT_DETACH)
@@ -147,11 +149,11 @@ class _Nursery:
         if self._identity.privileged:
             os.fchown(descriptor, self._identity.host_id, self._identity.host_id)
 
-    def _spawn(self, descriptors: List[int], **request: Any) -> Any:
+    def _spawn(self, descriptors: list[int], **request: Any) -> Any:
         """Fork a sandbox. Descriptors: stdin, stdout, stderr, channel, status, and those of its cgroups."""
         names = ("stdin", "stdout", "stderr", "channel", "status", "cgroup0", "cgroup1", "cgroup2")
-        given = dict(zip(names, descriptors))
-        opened: List[int] = []
+        given = dict(zip(names, descriptors))  # noqa: B905 (not every machine has cgroups)
+        opened: list[int] = []
         ours, theirs = socket.socketpair()
         try:
             template = self._templates.path_for(_points(request["mounts"]))
@@ -185,7 +187,7 @@ class _Nursery:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _workspace_mounts(self, name: str, opened: List[int]) -> Tuple[int, int]:
+    def _workspace_mounts(self, name: str, opened: list[int]) -> tuple[int, int]:
         """Return a copy of the workspace to be mounted, and a read-only one of its inputs."""
         folder = self._workspaces[name]
         workspace = _open_tree(folder, "", opened)
@@ -196,7 +198,7 @@ class _Nursery:
         linux.mount_setattr(inputs, linux.AT_EMPTY_PATH, attributes, 0)
         return workspace, inputs
 
-    def _mount(self, mount: Dict[str, Any], opened: List[int]) -> int:
+    def _mount(self, mount: dict[str, Any], opened: list[int]) -> int:
         descriptor = _open_tree(linux.AT_FDCWD, mount["host_path"], opened, linux.AT_RECURSIVE)
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         if mount["mode"] == "ro":
@@ -204,28 +206,24 @@ class _Nursery:
         flags = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
         linux.mount_setattr(descriptor, flags, attributes, 0)
         if self._identity.privileged:
-            try:
-                linux.mount_setattr(
-                    descriptor, flags, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=self._owner_namespace
-                )
-            except OSError:
-                # This file system cannot show root's files as the guest's. The guest then has what others may do.
-                pass
+            # A file system that cannot show root's files as the guest's leaves the guest with what others may do.
+            with contextlib.suppress(OSError):
+                linux.mount_setattr(descriptor, flags, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=self._owner_namespace)
         return descriptor
 
 
-def _points(mounts: List[Dict[str, Any]]) -> List[Tuple[str, bool]]:
+def _points(mounts: list[dict[str, Any]]) -> list[tuple[str, bool]]:
     return [(mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith("/workspace/")]
 
 
-def _open_tree(folder: int, path: str, opened: List[int], flags: int = 0) -> int:
+def _open_tree(folder: int, path: str, opened: list[int], flags: int = 0) -> int:
     flags |= linux.OPEN_TREE_CLONE | linux.OPEN_TREE_CLOEXEC | (0 if path else linux.AT_EMPTY_PATH)
     descriptor = linux.open_tree(folder, path, flags)
     opened.append(descriptor)
     return descriptor
 
 
-def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Receive one datagram and the descriptors beside it, which are not inherited by programs."""
     descriptors = array.array("i")
     data, ancillary, _, _ = sock.recvmsg(
@@ -237,7 +235,7 @@ def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
     return data, list(descriptors)
 
 
-def send(sock: socket.socket, message: Dict[str, Any], descriptors: List[int]) -> None:
+def send(sock: socket.socket, message: dict[str, Any], descriptors: list[int]) -> None:
     """Send one datagram with descriptors beside it."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     sock.sendmsg([json.dumps(message).encode()], rights)

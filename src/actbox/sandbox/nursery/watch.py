@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from typing import Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
@@ -21,12 +21,12 @@ _TICK = os.sysconf("SC_CLK_TCK")
 class Watcher:
     """Counts what the tree below uses, through a `/proc` that hides nothing and that guests cannot reach."""
 
-    def __init__(self, proc: int, limits: Dict[str, float]) -> None:
+    def __init__(self, proc: int, limits: dict[str, float]) -> None:
         """`limits` are those that nobody else enforces, by their field names."""
         self._proc = proc
         self._limits = limits
 
-    def look(self) -> Optional[str]:
+    def look(self) -> str | None:
         """Return the limit that is passed now, if any."""
         processes = self._processes()
         memory = sum(pages for _, pages, _, _ in processes) * _PAGE
@@ -45,7 +45,7 @@ class Watcher:
         most = self._limits.get("processes", float("inf"))
         return sum(threads for _, _, _, threads in self._processes()) >= most
 
-    def _processes(self) -> List[Tuple[int, int, float, int]]:
+    def _processes(self) -> list[tuple[int, int, float, int]]:
         """Return (pid, resident pages, CPU seconds with reaped children, threads) of every process but pid 1."""
         found = []
         for name in os.listdir(self._proc):
@@ -68,7 +68,7 @@ class Watcher:
                     return int(line.split()[1]) * 1024
         return pages * _PAGE
 
-    def _read(self, path: str) -> Optional[bytes]:
+    def _read(self, path: str) -> bytes | None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
         except OSError:  # it has ended, or does not show this much of itself
@@ -81,7 +81,7 @@ class Watcher:
             os.close(descriptor)
 
 
-def wait_for(first: int, watcher: Watcher, on_crowded: Callable[[], None]) -> Tuple[int, "resource.struct_rusage", str]:
+def wait_for(first: int, watcher: Watcher, on_crowded: Callable[[], None]) -> tuple[int, resource.struct_rusage, str]:
     """Wait until the first guest has ended, reaping all others; return its status, usage and the limit it passed.
 
     `SIGCHLD` must be blocked. When a limit is passed, all guests are ended. `on_crowded` is called once when there

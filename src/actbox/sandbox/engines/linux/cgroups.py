@@ -16,6 +16,7 @@ from pathlib import Path
 
 from actbox.core.policy import Limits
 
+_CONTROLLERS: tuple[str, ...] = ("memory", "pids")
 _MOUNT = Path("/sys/fs/cgroup")
 _numbers = itertools.count(1)
 # A group cannot be removed while the kernel still buries its last process.
@@ -37,13 +38,13 @@ class Support:
 class RunGroup:
     """The group (in version 1 the groups) of one run. Made before its processes, removed after them."""
 
-    def __init__(self, support: Support, limits: Limits, baseline_bytes: int = 0) -> None:
+    def __init__(self, support: Support, limits: Limits) -> None:
         name = f"actbox-{os.getpid()}-{next(_numbers)}"
         self._support = support
         self._folders = {controller: folder / name for controller, folder in support.folders.items()}
         for folder in self.folders:
             folder.mkdir()
-        memory = limits.memory_mib * 2**20 + baseline_bytes
+        memory = limits.memory_mib * 2**20
         if "memory" in self._folders:
             key = "memory.max" if support.version == 2 else "memory.limit_in_bytes"
             self._write("memory", key, str(memory))
@@ -125,7 +126,7 @@ def _version_2(own: dict[str, str]) -> Support | None:
     for folder in (here, here.parent):
         with contextlib.suppress(OSError):
             enabled = (folder / "cgroup.subtree_control").read_text().split()
-            folders = {name: folder for name in ("memory", "pids") if name in enabled}
+            folders = {name: folder for name in _CONTROLLERS if name in enabled}
             if folders and folder.is_relative_to(_MOUNT) and _can_make(folder):
                 return Support(2, folders)
     return None
@@ -133,7 +134,7 @@ def _version_2(own: dict[str, str]) -> Support | None:
 
 def _version_1(own: dict[str, str]) -> Support | None:
     folders = {}
-    for controller in ("memory", "pids"):
+    for controller in _CONTROLLERS:
         if controller in own:
             folder = _MOUNT / controller / own[controller].lstrip("/")
             if _can_make(folder):

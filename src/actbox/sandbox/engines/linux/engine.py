@@ -42,7 +42,9 @@ class LinuxSandbox(LocalSandbox):
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
         if policy.domains or policy.secrets:
-            raise Unsupported("the linux engine gives no network yet, so Policy.domains and Policy.secrets cannot be kept")
+            raise Unsupported(
+                "the linux engine gives no network yet, so Policy.domains and Policy.secrets cannot be kept"
+            )
         self.traits = linux_traits(support())
         self._name = uuid.uuid4().hex
         self._nursery: Nursery | None = None
@@ -108,7 +110,7 @@ class LinuxSandbox(LocalSandbox):
             members = group.open_members() if group is not None else []
             for member in members:
                 theirs.callback(os.close, member)
-            answer, descriptors = nursery.ask(
+            _, descriptors = nursery.ask(
                 "spawn",
                 [their_stdin, their_stdout, their_stderr, their_sock.fileno(), their_status, *members],
                 workspace=self._name,
