@@ -115,7 +115,8 @@ class LocalSandbox(Sandbox):
         if taken:
             raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
         for name, content in program.files.items():
-            await run_in_thread(workspace.write, f"input/{name}", content)
+            data = content.encode() if isinstance(content, str) else content
+            await run_in_thread(workspace.write, f"input/{name}", data)
         message = {
             "t": "run",
             "code": program.code,
