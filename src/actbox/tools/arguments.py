@@ -54,7 +54,9 @@ class SignatureArguments:
             default = ... if parameter.default is parameter.empty else parameter.default
             # Fields get names of our own, since a parameter may have one that pydantic keeps for itself.
             about = _said_in(annotation) or descriptions.get(parameter.name)
-            more = {"description": about} if about else {}  # said here it would hide what a Field in Annotated says
+            more: dict[str, Any] = (
+                {"description": about} if about else {}
+            )  # said here it would hide what a Field in Annotated says
             fields[f"field_{number}"] = (annotation, Field(default, alias=parameter.name, **more))
             self._parameters.append((f"field_{number}", parameter.name, parameter.kind is parameter.POSITIONAL_ONLY))
         self.names = tuple(
