@@ -126,13 +126,14 @@ class LinuxSandbox(LocalSandbox):
         return _Child(loop, sock, stdout, stderr, status, descriptors[0], group)
 
     def _watched(self) -> dict[str, float]:
-        """Return the limits that are left for pid 1 of the sandbox to look after."""
+        """Return the limits that are left for pid 1 of the sandbox to look after.
+
+        How many processes there are it always notes: the rlimit refuses one too many, and tells nobody.
+        """
         limits, groups = self.policy.limits, support()
-        watched = {"cpu_seconds": limits.cpu_seconds}
+        watched: dict[str, float] = {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
         if groups is None or not groups.enforcer("memory"):
             watched["memory_mib"] = limits.memory_mib
-        if groups is None or not groups.enforcer("pids"):
-            watched["processes"] = limits.processes
         return watched
 
 
