@@ -30,7 +30,7 @@ class FileInfo:
     modified: float
 
 
-class Session(ABC):
+class Session(ABC):  # noqa: B024 (its methods come with the first engine that has one)
     """Live interpreter state that several runs share. No engine has one yet: `Sandbox.session` says so."""
 
 

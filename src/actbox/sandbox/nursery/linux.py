@@ -160,9 +160,7 @@ def bring_loopback_up() -> None:
 # Mounts
 
 
-def mount(
-    source: str | None, target: str, fstype: str | None, flags: int = 0, data: str | None = None
-) -> None:
+def mount(source: str | None, target: str, fstype: str | None, flags: int = 0, data: str | None = None) -> None:
     """Mount, bind, remount or change propagation, as `flags` (`MS_*`) say."""
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, fstype, data)]
     _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), "mount", target)
@@ -193,9 +191,7 @@ def open_tree(dirfd: int, path: str, flags: int) -> int:
 def move_mount(from_fd: int, to_path: str) -> None:
     """Attach the mount that `from_fd` holds to a folder or file of the same kind."""
     to = os.fsencode(to_path)
-    _check(
-        _syscall(_SYS_MOVE_MOUNT, from_fd, b"", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH), "move_mount", to_path
-    )
+    _check(_syscall(_SYS_MOVE_MOUNT, from_fd, b"", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH), "move_mount", to_path)
 
 
 def mount_setattr(
@@ -236,9 +232,7 @@ def detached_mount(fstype: str, options: dict[str, str | bool], attrs: int = 0) 
             else:
                 continue
             _check_context(context, result, f"fsconfig {key}", fstype)
-        _check_context(
-            context, _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None), "fsconfig create", fstype
-        )
+        _check_context(context, _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None), "fsconfig create", fstype)
         result = _syscall(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, attrs)
         return _check_context(context, result, "fsmount", fstype)
     finally:
