@@ -154,8 +154,7 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Only | Without, ...]], ...] = (
         (Without(0, linux.CLONE_NEW_ANY & ~linux.CLONE_NEWTIME, errno.EPERM),),  # here 0x80 is a signal's bit
     ),
     (
-        "Local and internet sockets; no packets, no kernel interfaces, no rare protocols, no virtual "
-        "machine's host.",
+        "Local and internet sockets; no packets, no kernel interfaces, no rare protocols, no virtual machine's host.",
         "socket",
         (
             Only(0, (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6), errno.EAFNOSUPPORT),
@@ -177,14 +176,12 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Only | Without, ...]], ...] = (
         ),
     ),
     (
-        "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type "
-        "for others.",
+        "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",
         "ioctl",
         (Only(1, _IOCTLS, errno.ENOTTY),),
     ),
     (
-        "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, "
-        "PR_CAP_AMBIENT.",
+        "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT.",
         "prctl",
         (Only(0, _PRCTLS, errno.EPERM),),
     ),
@@ -235,8 +232,7 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
     ),
     (
         "Keys, file handles and watches are not confined by namespaces or by the root.",
-        "add_key request_key keyctl name_to_handle_at open_by_handle_at fanotify_init fanotify_mark "
-        "lookup_dcookie",
+        "add_key request_key keyctl name_to_handle_at open_by_handle_at fanotify_init fanotify_mark lookup_dcookie",
         errno.EPERM,
     ),
     (
