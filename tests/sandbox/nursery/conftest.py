@@ -1,7 +1,8 @@
 """Tests marked `own_process` run in a forked child: they change what cannot be changed back.
 
 `@pytest.mark.own_process(flags)` puts the child into a user namespace of its own, where it is root over the other
-namespaces named by `flags` (`CLONE_NEW*`). Without flags it only forks. With `uid=` it becomes that user first.
+namespaces named by `flags` (`CLONE_NEW*`, or 0 for none). Without an argument it only forks. With `uid=` it becomes
+that user first.
 """
 
 from __future__ import annotations
