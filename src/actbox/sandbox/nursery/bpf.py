@@ -66,6 +66,11 @@ def unless_one_of(values: tuple[int, ...], otherwise: int) -> Code:
     return [*tests, *returns(otherwise)]
 
 
+def if_equal(value: int, then: int) -> Code:
+    """End with an action if what was taken up is `value`; else go on."""
+    return [(_IF_EQUAL, 0, 1, value), *returns(then)]
+
+
 def if_any_bit(bits: int, then: int) -> Code:
     """End with an action if what was taken up has any of `bits`; else go on."""
     return [(_IF_ANY_BIT, 0, 1, bits), *returns(then)]

@@ -22,6 +22,7 @@ from .bpf import (
     choose,
     encode,
     if_any_bit,
+    if_equal,
     load_architecture,
     load_argument,
     load_number,
@@ -30,7 +31,7 @@ from .bpf import (
     unless_one_of,
 )
 from .syscall_numbers import AUDIT_ARCH, HIGHEST, NUMBERS
-from .syscall_table import ALLOWED, CHROOT, CONDITIONAL, KILLED, REFUSED, Only, Without
+from .syscall_table import ALLOWED, CHROOT, CONDITIONAL, KILLED, REFUSED, Condition, Never, Only, Without
 
 # On x86_64 a number with this bit is of the x32 table: the same calls again, past a list of numbers.
 _X32_BIT = 0x40000000
@@ -116,14 +117,17 @@ def _code_by_number(arch: str, chroot: bool) -> dict[int, Code]:
     return {numbers[name]: code for name, code in by_name.items() if name in numbers}
 
 
-def _check(conditions: tuple[Only | Without, ...]) -> Code:
+def _check(conditions: tuple[Condition, ...]) -> Code:
     """Return code that allows a call if all conditions hold; the first that fails says how it is refused."""
     code: Code = []
     for condition in conditions:
+        refusal = refuse(condition.refusal)
         if isinstance(condition, Only):
-            code += load_argument(condition.argument, condition.mask)
-            code += unless_one_of(condition.values, otherwise=refuse(condition.refusal))
+            code += load_argument(condition.argument, condition.mask) + unless_one_of(condition.values, refusal)
+        elif isinstance(condition, Never):
+            code += load_argument(condition.argument) + if_equal(condition.value, refusal)
+        elif isinstance(condition, Without):
+            code += load_argument(condition.argument) + if_any_bit(condition.bits, refusal)
         else:
-            code += load_argument(condition.argument)
-            code += if_any_bit(condition.bits, then=refuse(condition.refusal))
+            raise TypeError(f"no code is known for the condition {type(condition).__name__}")
     return code + returns(ALLOW)

@@ -13,31 +13,49 @@ import stat
 from . import linux
 
 
-class Only:
-    """A condition: an argument, counted from 0, is one of `values`, looking at the bits of `mask`.
+class Condition:
+    """What must hold of an argument, counted from 0, and the error if it does not.
 
-    Conditions look at the lower 32 bits of an argument, and so does the kernel: each argument named in this
-    table is an `int` (or shorter) to it, or, in `clone`, a word whose upper half it drops.
+    Conditions look at the lower 32 bits of an argument, and so does the kernel: each argument named in this table is
+    an `int` (or shorter) to it, or, in `clone`, a word whose upper half it drops.
     """
 
-    __slots__ = ("argument", "mask", "refusal", "values")
+    __slots__ = ("argument", "refusal")
+
+    def __init__(self, argument: int, refusal: int) -> None:
+        self.argument = argument
+        self.refusal = refusal
+
+
+class Only(Condition):
+    """It is one of `values`, looking at the bits of `mask`."""
+
+    __slots__ = ("mask", "values")
 
     def __init__(self, argument: int, values: tuple[int, ...], refusal: int, mask: int = 0xFFFFFFFF) -> None:
-        self.argument = argument
+        super().__init__(argument, refusal)
         self.values = values
-        self.refusal = refusal
         self.mask = mask
 
 
-class Without:
-    """A condition: an argument has none of `bits`."""
+class Never(Condition):
+    """It is not `value`."""
 
-    __slots__ = ("argument", "bits", "refusal")
+    __slots__ = ("value",)
+
+    def __init__(self, argument: int, value: int, refusal: int) -> None:
+        super().__init__(argument, refusal)
+        self.value = value
+
+
+class Without(Condition):
+    """It has none of `bits`."""
+
+    __slots__ = ("bits",)
 
     def __init__(self, argument: int, bits: int, refusal: int) -> None:
-        self.argument = argument
+        super().__init__(argument, refusal)
         self.bits = bits
-        self.refusal = refusal
 
 
 # The reason, and the names.
@@ -89,14 +107,13 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
     ),
     (
-        "Schedule among the guest's own processes; more than the normal share needs a capability.",
-        "sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_setparam sched_getscheduler "
-        "sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min "
-        "sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set getcpu",
+        "Ask how processes are scheduled.",
+        "sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr sched_get_priority_max "
+        "sched_get_priority_min sched_rr_get_interval getpriority ioprio_get getcpu",
     ),
     (
         "Ask about the system and the use of resources, and lower one's own limits.",
-        "uname sysinfo times getrusage getrlimit setrlimit prlimit64",
+        "uname sysinfo times getrusage getrlimit setrlimit",
     ),
     (
         "Ask for and set ids: without capabilities they change between the ids that the process has.",
@@ -144,10 +161,13 @@ _PRCTLS = (
 )
 _SOCKET_TYPE_MASK = 0xF
 _FILTER_FLAG_NEW_LISTENER = 0x8
+_WATCHER = 1
+_PRIO_PROCESS, _PRIO_PGRP = 0, 1
+_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
 _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 
 # The reason, the names, and the conditions, which must all hold; the first that does not says the error.
-CONDITIONAL: tuple[tuple[str, str, tuple[Only | Without, ...]], ...] = (
+CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
     (
         "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel.",
         "clone",
@@ -196,6 +216,21 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Only | Without, ...]], ...] = (
         (Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),),
     ),
     ("The same.", "mknodat", (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),)),
+    (
+        "Set limits and the scheduling of the guest's processes; not of pid 1, which watches them under the same user.",
+        "prlimit64 sched_setaffinity sched_setparam sched_setscheduler sched_setattr",
+        (Never(0, _WATCHER, errno.EPERM),),
+    ),
+    (
+        "The same: one process or process group, not all of the user's.",
+        "setpriority",
+        (Only(0, (_PRIO_PROCESS, _PRIO_PGRP), errno.EPERM), Never(1, _WATCHER, errno.EPERM)),
+    ),
+    (
+        "The same.",
+        "ioprio_set",
+        (Only(0, (_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP), errno.EPERM), Never(1, _WATCHER, errno.EPERM)),
+    ),
     (
         "A filter of one's own makes this one stricter; a listener would decide on others' calls.",
         "seccomp",
