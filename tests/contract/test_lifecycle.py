@@ -18,6 +18,12 @@ import actbox
 from actbox import Completed, ErrorKind, Output, SandboxStopped, SandboxUnavailable
 
 
+@pytest.fixture(autouse=True)
+def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run beside this one make folders too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def processes() -> set[int]:
     """Every process below this one, zombies and grandchildren included."""
     parents = {}
