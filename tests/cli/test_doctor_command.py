@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+
+from actbox.core.policy import Limits
+from actbox.sandbox.opening import ENGINES, check
+
+
+def test_the_document_has_every_engine_and_a_trial_of_every_limit(actbox):
+    done = actbox("doctor", "--json")
+    found = json.loads(done.stdout)
+    engines = {engine["engine"]: engine for engine in found["engines"]}
+    assert tuple(engines) == ENGINES
+    for engine in engines.values():
+        if engine["works"]:
+            assert {report["limit"] for report in engine["limits"]} == set(Limits().to_dict())
+        else:
+            assert engine["reason"]
+    strongest = next((name for name, engine in engines.items() if engine["isolates"]), None)
+    assert found["auto"] == strongest
+    assert done.returncode == (0 if strongest else 1)
+
+
+def test_the_table_says_what_works_in_words(actbox):
+    done = actbox("doctor")
+    text = done.stdout.decode()
+    for engine in ENGINES:
+        assert f"{engine}: {'works' if check(engine).works else 'does not work here'}" in text
+    assert "process: works, and does not isolate" in text
+    assert all(any(line.startswith(limit + " ") for line in text.splitlines()) for limit in Limits().to_dict())
+    assert "\x1b" not in text
