@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from actbox.sandbox.opening import ENGINES, check
+from tests.conftest import engine_check
 
 Completed = subprocess.CompletedProcess[bytes]
 
@@ -26,21 +25,15 @@ def actbox() -> Callable[..., Completed]:
     return run
 
 
-@pytest.fixture(params=ENGINES)
-def on_engine(request: pytest.FixtureRequest) -> tuple[str, ...]:
+@pytest.fixture
+def on_engine(engine: str) -> tuple[str, ...]:
     """The options that choose an engine, for each engine that works here."""
-    found = check(request.param)
-    if not found.works or found.traits is None:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    allow = () if found.traits.isolated else ("--allow-unisolated",)
-    return ("--sandbox", request.param, *allow)
+    traits = engine_check(engine).traits
+    assert traits is not None
+    return ("--sandbox", engine, *(() if traits.isolated else ("--allow-unisolated",)))
 
 
 @pytest.fixture
-def isolated() -> tuple[str, ...]:
-    """The options for the strongest engine, where one isolates here."""
-    for engine in ENGINES:
-        found = check(engine)
-        if found.works and found.traits is not None and found.traits.isolated:
-            return ("--sandbox", engine)
-    pytest.skip("no engine isolates programs here")
+def isolated(isolated_engine: str) -> tuple[str, ...]:
+    """The options that choose an engine, for each engine that works here and isolates."""
+    return ("--sandbox", isolated_engine)

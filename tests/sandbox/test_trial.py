@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from actbox.core.policy import Limits, Policy
 from actbox.core.program import Program
-from actbox.sandbox.opening import ENGINES, check, open_sandbox
+from actbox.sandbox.opening import check, open_sandbox
 from actbox.sandbox.trial import TrialReport, try_isolation, try_limits
 
 
@@ -20,14 +18,6 @@ def opener_without_limits(engine: str):
     """Opens sandboxes with generous limits, whatever is asked: an engine that forgets them."""
     forgetful = Limits(wall_seconds=20, processes=400)
     return lambda policy: open_sandbox(engine, policy=Policy(limits=forgetful), allow_unisolated=True)
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    found = check(request.param)
-    if not found.works:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    return request.param
 
 
 async def test_every_limit_that_an_engine_claims_for_the_whole_run_holds(engine):
