@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+
+import pytest
 
 from actbox.core.policy import Limits
 from actbox.sandbox.opening import ENGINES, check
@@ -29,3 +33,19 @@ def test_the_table_says_what_works_in_words(actbox):
     assert "process: works, and does not isolate" in text
     assert all(any(line.startswith(limit + " ") for line in text.splitlines()) for limit in Limits().to_dict())
     assert "\x1b" not in text
+
+
+def test_where_namespaces_are_forbidden_it_names_the_setting_and_fails():
+    # A user namespace of its own, in which no further one may be made: the limit is counted for each namespace.
+    inside = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    arguments = ["unshare", "--user", "--map-root-user", "sh", "-c", inside, "sh"]
+    try:
+        subprocess.run([*arguments, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no user namespace can be made and closed here, to see what doctor says in it")
+    done = subprocess.run(
+        [*arguments, sys.executable, "-m", "actbox", "doctor"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "linux: does not work here" in done.stdout and "user.max_user_namespaces" in done.stdout
+    assert "No engine isolates programs" in done.stdout
