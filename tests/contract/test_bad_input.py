@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import OpenBox
 
 from actbox import ErrorKind, ExecutionResult, Sandbox
+from tests.conftest import OpenBox
 
 
 def kind_of(result: ExecutionResult) -> ErrorKind:

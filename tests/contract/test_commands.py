@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.conftest import OpenBox
 
 from actbox import ErrorKind, InvalidValue, Output, Sandbox
+from tests.conftest import OpenBox
 
 
 async def test_a_command_has_output_and_exit_code(box: Sandbox) -> None:

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.conftest import OpenBox, engine_check
 
 import actbox
 from actbox import ArtifactCreated, FileError, FileMount, InvalidValue, Policy, Program, Sandbox
+from tests.conftest import OpenBox, engine_check
 
 ODD_NAMES = ["-rf", "two words", "new\nline", "ümlaut", "'quote\"", "a" * 200, "..hidden", "$(x)"]
 

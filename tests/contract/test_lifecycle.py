@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import OpenBox, engine_check
 
 import actbox
 from actbox import Completed, ErrorKind, Output, SandboxStopped, SandboxUnavailable
+from tests.conftest import OpenBox, engine_check
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import time
 from typing import Any
 
 import pytest
-from tests.conftest import OpenBox
 
 import actbox
 from actbox import Completed, ErrorKind, Sandbox, ToolFinished, ToolStarted
+from tests.conftest import OpenBox
 
 
 def add(a: int, b: int = 10) -> int:
