@@ -1,0 +1,95 @@
+"""Frames: what one end encodes the other decodes, however it is cut; and what breaks the rules is refused early."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from typing import Any
+
+import pytest
+
+from actbox.sandbox.guest import wire
+
+MESSAGES: list[dict[str, Any]] = [
+    {},
+    {"a": 1, "b": [None, True, 1.5, "ü\0\ud800"]},
+    {"data": b"\0\xff" * 100},
+    {"nested": [{"x": b"1"}, [b"", b"2"]], "text": "t"},
+    {"\0": 1, "\0\0": b"x", "\0odd": {"\0": 0}},
+    {"like a blob": {"\0": 0}, "real": b"y"},
+    {"blobs": [1, 2]},
+]
+
+
+def decode(data: bytes, max_bytes: int = 10**6) -> list[dict[str, Any]]:
+    return list(wire.FrameReader(max_bytes).feed(data))
+
+
+@pytest.mark.parametrize("message", MESSAGES[:-1])
+def test_messages_survive(message: dict[str, Any]) -> None:
+    assert decode(wire.encode(message, 10**6)) == [message]
+
+
+def test_frames_survive_being_cut_anywhere() -> None:
+    data = b"".join(wire.encode(message, 10**6) for message in MESSAGES[:-1])
+    chance = random.Random(7)
+    for _ in range(50):
+        reader, got, rest = wire.FrameReader(10**6), [], data
+        while rest:
+            size = chance.randint(1, 40)
+            got += reader.feed(rest[:size])
+            rest = rest[size:]
+        assert got == MESSAGES[:-1]
+        assert reader.pending == 0
+
+
+def test_a_long_frame_is_refused_by_its_header() -> None:
+    reader = wire.FrameReader(1000)
+    with pytest.raises(wire.MessageTooLong):
+        list(reader.feed(struct.pack("!II", 2**31, 2**31)))
+    with pytest.raises(wire.MessageTooLong):
+        wire.encode({"a": "x" * 2000}, 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "blobs"),
+    [
+        (b"not json", b""),
+        (b"[1]", b""),
+        (b"1", b""),
+        (b"\xff", b""),
+        (b"[" * 5000, b""),
+        (b"{}", b"unlisted"),
+        (b'{"blobs":[1]}', b""),
+        (b'{"blobs":[2,-1]}', b"x"),
+        (b'{"blobs":"x"}', b"x"),
+        (b'{"blobs":[true]}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":1}}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":-1}}', b"x"),
+        (b'{"blobs":[1],"a":{"\\u0000":"0"}}', b"x"),
+    ],
+)
+def test_a_frame_that_breaks_the_rules_is_refused(text: bytes, blobs: bytes) -> None:
+    with pytest.raises(wire.ProtocolError):
+        decode(struct.pack("!II", len(text), len(blobs)) + text + blobs)
+
+
+def test_random_bytes_never_do_anything_else_than_be_refused_or_wait() -> None:
+    chance = random.Random(11)
+    for _ in range(20_000):
+        data = bytearray(wire.encode(chance.choice(MESSAGES[:-1]), 10**6))
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            for message in decode(bytes(data), 5000):
+                assert isinstance(message, dict)
+                json.dumps(message, default=lambda value: value.decode("latin1"))
+        except wire.ProtocolError:
+            pass
+
+
+@pytest.mark.parametrize("message", [{"a": object()}, {"a": {1, 2}}, {"a": [b"x", object()]}])
+def test_what_is_no_json_is_a_type_error(message: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        wire.encode(message, 1000)
