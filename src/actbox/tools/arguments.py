@@ -38,6 +38,9 @@ class SignatureArguments:
         from pydantic.json_schema import GenerateJsonSchema
 
         class Schema(GenerateJsonSchema):
+            # A default that JSON cannot say is left out of the schema; the function still has it.
+            ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 (pydantic's own way)
+
             def field_title_should_be_set(self, schema: Any) -> bool:
                 return False  # a title says nothing that the name does not, and costs a model tokens
 
@@ -54,9 +57,7 @@ class SignatureArguments:
             default = ... if parameter.default is parameter.empty else parameter.default
             # Fields get names of our own, since a parameter may have one that pydantic keeps for itself.
             about = _said_in(annotation) or descriptions.get(parameter.name)
-            more: dict[str, Any] = (
-                {"description": about} if about else {}
-            )  # said here it would hide what a Field in Annotated says
+            more: dict[str, Any] = {"description": about} if about else {}
             fields[f"field_{number}"] = (annotation, Field(default, alias=parameter.name, **more))
             self._parameters.append((f"field_{number}", parameter.name, parameter.kind is parameter.POSITIONAL_ONLY))
         self.names = tuple(
@@ -96,10 +97,11 @@ class SignatureArguments:
 
 
 def _said_in(annotation: Any) -> str | None:
-    """Return the text in `Annotated[int, "text"]`."""
+    """Return the text in `Annotated[int, "text"]` or `Annotated[int, Field(description="text")]`."""
     for item in getattr(annotation, "__metadata__", ()):
-        if isinstance(item, str):
-            return item
+        text = item if isinstance(item, str) else getattr(item, "description", None)
+        if isinstance(text, str):
+            return text
     return None
 
 

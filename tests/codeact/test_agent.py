@@ -1,0 +1,107 @@
+"""The agent in a real sandbox, with a scripted model."""
+
+from __future__ import annotations
+
+import pytest
+
+from actbox import ActboxError, ErrorKind, InvalidValue, Output, Sandbox
+from actbox.codeact import (
+    Answered,
+    CodeAgent,
+    CodeFinished,
+    CodeStarted,
+    ModelReply,
+    ModelSpoke,
+    RunEvent,
+    ScriptedModel,
+    SystemMessage,
+    TokenUsage,
+    ToolCall,
+    ToolResultMessage,
+    TurnStarted,
+)
+
+
+def population(city: str) -> int:
+    """Return how many people live in a city."""
+    return {"Oslo": 700, "Bergen": 300}[city]
+
+
+async def test_an_agent_makes_a_mistake_reads_the_error_and_mends_it(box: Sandbox) -> None:
+    model = ScriptedModel(
+        [
+            "First:\n```python\nprint(population('Osloo'))\n```",
+            "```python\ntotal = population('Oslo') + population('Bergen')\nopen('output/t.txt', 'w').write(str(total))\n"
+            "final_answer({'total': total})\n```",
+        ]
+    )
+    outcome = await CodeAgent(model, box, tools=[population]).run("How many together?")
+    assert outcome.answer == {"total": 1000}
+    assert outcome.stopped == "final_answer"
+    assert [result.success for result in outcome.results] == [False, True]
+    assert outcome.results[0].error is not None
+    assert outcome.results[0].error.kind is ErrorKind.TOOL
+    assert [artifact.data for artifact in outcome.artifacts] == [b"1000"]
+    assert (outcome.usage.model_calls, outcome.usage.runs, outcome.usage.tool_calls) == (2, 2, 4)
+    instructions = model.asked[0][0]
+    assert isinstance(instructions, SystemMessage)
+    assert "def population(city: str) -> int:" in instructions.text
+    assert "KeyError: 'Osloo'" in model.asked[1][-1].text
+
+
+async def test_programs_may_come_as_tool_calls(box: Sandbox) -> None:
+    model = ScriptedModel(
+        [
+            ModelReply("", (ToolCall("c1", "execute_code", {"code": "6 * 7"}),), TokenUsage(10, 5)),
+            ModelReply("It is 42.", (), TokenUsage(20, 3)),
+        ]
+    )
+    outcome = await CodeAgent(model, box).run("6 * 7?")
+    assert (outcome.answer, outcome.stopped) == ("It is 42.", "answer")
+    assert outcome.usage.tokens == TokenUsage(30, 8)
+    last = model.asked[1][-1]
+    assert isinstance(last, ToolResultMessage)
+    assert "42" in last.text
+
+
+async def test_a_model_that_never_stops_is_stopped(box: Sandbox) -> None:
+    outcome = await CodeAgent(ScriptedModel(["```python\n1\n```"] * 5), box, max_turns=3).run("?")
+    assert (outcome.answer, outcome.stopped, len(outcome.results)) == (None, "max_turns", 3)
+
+
+async def test_an_answer_given_by_a_program_that_then_fails_does_not_count(box: Sandbox) -> None:
+    model = ScriptedModel(["```python\nfinal_answer(1)\n1 / 0\n```", "```python\nfinal_answer(2)\n```"])
+    assert (await CodeAgent(model, box).run("?")).answer == 2
+
+
+async def test_none_is_an_answer(box: Sandbox) -> None:
+    outcome = await CodeAgent(ScriptedModel(["```python\nawait final_answer(None)\n```"]), box).run("?")
+    assert (outcome.answer, outcome.stopped) == (None, "final_answer")
+
+
+async def test_everything_is_told_as_it_happens(box: Sandbox) -> None:
+    model = ScriptedModel(["Look:\n```python\nprint('hi')\nfinal_answer(1)\n```"])
+    events = [event async for event in CodeAgent(model, box).stream("?")]
+    kinds = [type(event) for event in events]
+    assert kinds[:3] == [TurnStarted, ModelSpoke, CodeStarted]
+    assert kinds[-2:] == [CodeFinished, Answered]
+    assert any(isinstance(event, RunEvent) and isinstance(event.event, Output) for event in events)
+
+
+async def test_a_scripted_model_says_that_it_is_one_and_when_it_has_ended(box: Sandbox) -> None:
+    model = ScriptedModel([])
+    assert model.name == "scripted"
+    with pytest.raises(ActboxError, match="scripted"):
+        await CodeAgent(model, box).run("?")
+
+
+async def test_source_beyond_bounds_is_an_observation_and_no_exception(box: Sandbox) -> None:
+    model = ScriptedModel(["```python\n#" + "x" * (9 * 2**20) + "\n```", "sorry"])
+    outcome = await CodeAgent(model, box).run("?")
+    assert outcome.answer == "sorry"
+    assert "8 MiB" in model.asked[1][-1].text
+
+
+async def test_a_cap_below_one_turn_is_refused(box: Sandbox) -> None:
+    with pytest.raises(InvalidValue, match="max_turns"):
+        CodeAgent(ScriptedModel([]), box, max_turns=0)

@@ -1,0 +1,110 @@
+"""The loop by itself: no model, no sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from actbox.codeact.blocks import program_in
+from actbox.codeact.loop import Ask, End, Loop, Run
+from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
+
+
+def started(max_turns: int = 5) -> Loop:
+    loop = Loop("question", "instructions", max_turns)
+    action = loop.begin()
+    assert isinstance(action, Ask)
+    assert action.turn == 1
+    assert [message.text for message in action.messages] == ["instructions", "question"]
+    return loop
+
+
+def test_words_without_code_are_the_answer() -> None:
+    assert started().on_reply(ModelReply("  It is 4. ")) == End("It is 4.", "answer")
+
+
+def test_a_block_runs_and_its_observation_goes_back() -> None:
+    loop = started()
+    assert loop.on_reply(ModelReply("I try:\n```python\nprint(4)\n```")) == Run("print(4)\n")
+    action = loop.on_observation("[stdout]\n4")
+    assert isinstance(action, Ask)
+    assert action.turn == 2
+    last = action.messages[-1]
+    assert isinstance(last, UserMessage)
+    assert "[stdout]\n4" in last.text
+
+
+def test_tool_calls_run_one_by_one_and_each_has_its_result() -> None:
+    loop = started()
+    calls = (ToolCall("c1", "execute_code", {"code": "1"}), ToolCall("c2", "execute_code", '{"code": "2"}'))
+    assert loop.on_reply(ModelReply("", calls)) == Run("1", "c1")
+    assert loop.on_observation("one") == Run("2", "c2")
+    action = loop.on_observation("two")
+    assert isinstance(action, Ask)
+    assert [m.text for m in action.messages if isinstance(m, ToolResultMessage)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (ToolCall("c", "search", {"q": 1}), "no tool 'search'"),
+        (ToolCall("c", "execute_code", "not json"), "one JSON object"),
+        (ToolCall("c", "execute_code", {"source": "1"}), "one JSON object"),
+        (ToolCall("c", "execute_code", {"code": 1}), "one JSON object"),
+        (ToolCall("c", "execute_code", "[1]"), "one JSON object"),
+    ],
+)
+def test_a_call_that_makes_no_sense_gets_a_result_that_says_so(call: ToolCall, words: str) -> None:
+    action = started().on_reply(ModelReply("", (call,)))
+    assert isinstance(action, Ask)
+    last = action.messages[-1]
+    assert isinstance(last, ToolResultMessage)
+    assert last.call_id == "c"
+    assert words in last.text
+
+
+def test_a_final_answer_ends_it_also_when_it_is_none() -> None:
+    loop = started()
+    loop.on_reply(ModelReply("```python\nfinal_answer(None)\n```"))
+    assert loop.on_observation("", answered=True, answer=None) == End(None, "final_answer")
+
+
+def test_turns_are_capped() -> None:
+    loop = started(max_turns=2)
+    for _ in range(2):
+        loop.on_reply(ModelReply("```python\n1\n```"))
+        action = loop.on_observation("x")
+    assert action == End(None, "max_turns")
+
+
+def test_steps_out_of_order_are_refused() -> None:
+    loop = started()
+    with pytest.raises(RuntimeError, match="expects reply"):
+        loop.on_observation("x")
+    loop.on_reply(ModelReply("done"))
+    with pytest.raises(RuntimeError, match="expects nothing"):
+        loop.on_reply(ModelReply("more"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "program"),
+    [
+        ("no code", None),
+        ("```python\na\n```", "a\n"),
+        ("```py\na\n```\ntext\n```python3\nb\n```", "a\n\nb\n"),
+        ("~~~python\na\n~~~", "a\n"),
+        ("```\na\n```", "a\n"),
+        ("```\na\n```\n```\nb\n```", None),
+        ('```json\n{"a": 1}\n```', None),
+        ("```bash\nls\n```\n```python\na\n```", "a\n"),
+        ('````python\ns = """\n```\nb\n```\n"""\n````', 's = """\n```\nb\n```\n"""\n'),
+        ("```python\nunclosed = 1\n", "unclosed = 1\n"),
+        ("1. First:\n\n   ```python\n   a\n   ```", "a\n"),
+        ("```Python title=x\na\n```", "a\n"),
+        ("```{python}\na\n```", "a\n"),
+        ("    ```python\n    indented code\n", None),
+        ("inline ```python a``` code", None),
+        ("```python\n```", ""),
+    ],
+)
+def test_programs_are_found_as_markdown_means_them(answer: str, program: str | None) -> None:
+    assert program_in(answer) == program

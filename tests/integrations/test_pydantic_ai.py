@@ -1,0 +1,73 @@
+"""Pydantic AI's models as chat models: the real library, with its own model made of a function."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="the extra actbox[models] is not installed")
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from actbox import ActboxError, Sandbox
+from actbox.codeact import CodeAgent
+from actbox.integrations.pydantic_ai import PydanticAIModel
+
+
+async def test_an_agent_solves_a_task_with_a_model_of_pydantic_ais(box: Sandbox) -> None:
+    seen: list[list[ModelMessage]] = []
+    offered: list[AgentInfo] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(list(messages))
+        offered.append(info)
+        if len(seen) == 1:
+            return ModelResponse(
+                [TextPart("Let me see."), ToolCallPart("execute_code", {"code": "double(21)"}, "id-1")]
+            )
+        if len(seen) == 2:
+            return ModelResponse([ToolCallPart("execute_code", '{"code": "final_answer(double(21))"}', "id-2")])
+        raise AssertionError("asked too often")
+
+    def double(n: int) -> int:
+        """Double."""
+        return 2 * n
+
+    outcome = await CodeAgent(PydanticAIModel(FunctionModel(answer)), box, tools=[double]).run("21 * 2?")
+    assert outcome.answer == 42
+    assert outcome.usage.tokens.input_tokens > 0
+    assert [tool.name for tool in offered[0].function_tools] == ["execute_code"]
+    first = seen[0][0]
+    assert isinstance(first, ModelRequest)
+    assert [type(part) for part in first.parts] == [SystemPromptPart, UserPromptPart]
+    _, response, result = seen[1]
+    assert isinstance(response, ModelResponse)
+    assert [type(part) for part in response.parts] == [TextPart, ToolCallPart]
+    returned = result.parts[0]
+    assert isinstance(returned, ToolReturnPart)
+    assert returned.tool_call_id == "id-1"
+    assert "42" in str(returned.content)
+
+
+@pytest.mark.parametrize("name", ["no-such-provider:x", "gibberish"])
+def test_an_unknown_model_is_one_sentence(name: str) -> None:
+    with pytest.raises(ActboxError, match=name):
+        PydanticAIModel(name)
+
+
+def test_a_missing_provider_package_names_what_to_install() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("groq") is not None:
+        pytest.skip("the package of the provider groq is installed here, so that it cannot be missing")
+    with pytest.raises(ActboxError, match=r"pip install|groq"):
+        PydanticAIModel("groq:llama-3.3-70b-versatile")
