@@ -1,0 +1,40 @@
+"""A toolset as typed Python, for a model to read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .signature_text import _TYPING_NAMES, TypeWriter, docstring
+
+if TYPE_CHECKING:
+    from .toolset import Toolset
+
+_EITHER_WAY = "# In a program that uses `await`, await these; in any other, call them plainly."
+
+
+def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
+    """Return Python that declares the tools: functions with docstrings, the types that they use above.
+
+    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program that is
+    not written yet, tells the rule. The text is valid Python and never longer than the tools' own words need;
+    for no tools it is empty.
+    """
+    aliases = toolset.aliases
+    writer = TypeWriter(reserved=aliases.values())
+    functions: list[str] = []
+    for tool in toolset:
+        signature = writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters)
+        alias = aliases[tool.name]
+        called = "" if alias == tool.name else f"call_tool({tool.name!r}, …) calls it too."
+        text = "\n\n".join(part for part in (tool.documentation, called) if part)
+        define = "async def" if awaitable else "def"
+        functions.append(f"{define} {alias}{signature}:\n{docstring(text) if text else '    ...'}")
+    if not functions:
+        return ""
+    body = "\n\n".join([*writer.definitions, *functions])
+    used = [name for name in _TYPING_NAMES if re.search(rf"\b{name}\b", body)]
+    head = [f"from typing import {', '.join(used)}"] if used else []
+    if awaitable is None:
+        head.append(_EITHER_WAY)
+    return "\n\n".join([*head, body]) + "\n"

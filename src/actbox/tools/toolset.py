@@ -1,0 +1,123 @@
+"""`Toolset`: the frozen set of tools that one run has."""
+
+from __future__ import annotations
+
+import keyword
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from actbox.core.errors import InvalidValue
+
+from .definition import Tool
+from .problems import shown, suggestion
+from .signature_text import identifier
+
+CALL_TOOL = "call_tool"
+"""The guest's own function for calling any tool by name; no tool may take its place."""
+
+
+class Toolset:
+    """The tools of one run, in order. It cannot change; make one with `Toolset.of`."""
+
+    __slots__ = ("_aliases", "_tools")
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        by_name: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.name == CALL_TOOL:
+                raise InvalidValue(
+                    f"no tool may be called {CALL_TOOL!r}: programs have a function of that name"
+                )
+            if tool.name in by_name:
+                raise InvalidValue(f"two tools are called {tool.name!r}; give one another name: tool(name=…)")
+            by_name[tool.name] = tool
+        self._tools: Mapping[str, Tool] = MappingProxyType(by_name)
+        self._aliases: Mapping[str, str] = MappingProxyType(_aliases(by_name))
+
+    @classmethod
+    def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
+        """Return the toolset of these tools and host functions; a toolset is returned as it is.
+
+        Raises `InvalidValue` for two of the same name, for `call_tool`, and for what cannot be a tool.
+        """
+        if isinstance(tools, Toolset):
+            return tools
+        if tools is None:
+            return cls()
+        if callable(tools) or isinstance(tools, (str, bytes, Mapping)):
+            raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
+        return cls(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(self._tools)
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What each tool is called inside programs: its name, or an identifier made from it."""
+        return self._aliases
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of that name (not alias)."""
+        return self._tools.get(name)
+
+    def suggest(self, name: str) -> str | None:
+        """Return the name that was most likely meant."""
+        return suggestion(name, self._tools)
+
+    def unknown(self, name: str) -> str:
+        """Return the sentence for a call of a tool that there is not."""
+        meant = self.suggest(name)
+        question = f"; did you mean {meant!r}?" if meant else "."
+        return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"
+
+    def guest_spec(self) -> list[dict[str, Any]]:
+        """Return as JSON data what the guest needs to make the functions that programs call."""
+        return [
+            {
+                "name": tool.name,
+                "alias": self._aliases[tool.name],
+                "parameters": list(tool.parameters),
+                "variadic": tool.variadic,
+                "signature": tool.signature,
+                "doc": tool.documentation,
+            }
+            for tool in self
+        ]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"Toolset({', '.join(self._tools)})"
+
+
+def _aliases(names: Iterable[str]) -> dict[str, str]:
+    """Give each name an identifier of its own. Names that are identifiers keep them, whatever the order."""
+    given = list(names)
+    aliases: dict[str, str] = {}
+    taken = {CALL_TOOL}
+    for name in given:
+        # Python reads identifiers in this normal form, so two names may be one for a program.
+        normal = unicodedata.normalize("NFKC", name)
+        if normal.isidentifier() and not keyword.iskeyword(normal) and normal not in taken:
+            aliases[name] = normal
+            taken.add(normal)
+    for name in given:
+        if name not in aliases:
+            wanted = alias = identifier(name)
+            number = 2
+            while alias in taken:
+                alias, number = f"{wanted}_{number}", number + 1
+            aliases[name] = alias
+            taken.add(alias)
+    return aliases
