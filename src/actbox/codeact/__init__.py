@@ -1,1 +1,49 @@
-""""""
+"""Agents that act with code: the model writes a program, the program runs, the model reads what came of it."""
+
+from .agent import (
+    AgentOutcome,
+    AgentUsage,
+    Answered,
+    CodeAgent,
+    CodeFinished,
+    CodeStarted,
+    ModelSpoke,
+    RunEvent,
+    TurnStarted,
+)
+from .model import (
+    AssistantMessage,
+    ChatModel,
+    Message,
+    ModelReply,
+    SystemMessage,
+    TokenUsage,
+    ToolCall,
+    ToolResultMessage,
+    ToolSpec,
+    UserMessage,
+)
+from .scripted import ScriptedModel
+
+__all__ = [
+    "AgentOutcome",
+    "AgentUsage",
+    "Answered",
+    "AssistantMessage",
+    "ChatModel",
+    "CodeAgent",
+    "CodeFinished",
+    "CodeStarted",
+    "Message",
+    "ModelReply",
+    "ModelSpoke",
+    "RunEvent",
+    "ScriptedModel",
+    "SystemMessage",
+    "TokenUsage",
+    "ToolCall",
+    "ToolResultMessage",
+    "ToolSpec",
+    "TurnStarted",
+    "UserMessage",
+]

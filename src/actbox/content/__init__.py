@@ -1,1 +1,1 @@
-""""""
+"""What results look like to models."""

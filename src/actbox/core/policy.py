@@ -18,7 +18,22 @@ INPUT = PurePosixPath("/input")
 OUTPUT = PurePosixPath("/output")
 
 # A mount over one of these would replace what the sandbox itself is made of.
-_RESERVED = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "tmp", "usr")
+_RESERVED = (
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "proc",
+    "run",
+    "sbin",
+    "sys",
+    "tmp",
+    "usr",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +43,28 @@ class Limits:
     A run always has all of these: the defaults hold where nothing is said.
     """
 
-    wall_seconds: float = field(default=60.0, metadata={"unit": "seconds", "about": "time from start to end, tools included"})
-    cpu_seconds: float = field(default=60.0, metadata={"unit": "seconds", "about": "processor time of all the run's processes"})
+    wall_seconds: float = field(
+        default=60.0, metadata={"unit": "seconds", "about": "time from start to end, tools included"}
+    )
+    cpu_seconds: float = field(
+        default=60.0, metadata={"unit": "seconds", "about": "processor time of all the run's processes"}
+    )
     memory_mib: int = field(default=1024, metadata={"unit": "MiB", "about": "memory of all the run's processes"})
     processes: int = field(default=64, metadata={"unit": "processes and threads", "about": "alive at once"})
     open_files: int = field(default=256, metadata={"unit": "descriptors", "about": "open at once in one process"})
     file_mib: int = field(default=256, metadata={"unit": "MiB", "about": "size of one file"})
-    workspace_mib: int = field(default=512, metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp"})
+    workspace_mib: int = field(
+        default=512, metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp"}
+    )
     output_bytes: int = field(default=10_000_000, metadata={"unit": "bytes", "about": "stdout and stderr together"})
     tool_calls: int = field(default=10_000, metadata={"unit": "calls", "about": "tool calls in one run"})
-    message_bytes: int = field(default=16 * 2**20, metadata={"unit": "bytes", "about": "one message on the channel: a tool's arguments or result, the value"})
+    message_bytes: int = field(
+        default=16 * 2**20,
+        metadata={
+            "unit": "bytes",
+            "about": "one message on the channel: a tool's arguments or result, the value",
+        },
+    )
     artifacts: int = field(default=200, metadata={"unit": "files", "about": "artifacts collected from one run"})
     artifact_mib: int = field(default=256, metadata={"unit": "MiB", "about": "all artifacts of one run together"})
 
@@ -110,7 +137,9 @@ def _mount_path(given: str | PurePosixPath) -> PurePosixPath:
             f"FileMount: {text!r} is the sandbox's own; mount below /input or in a folder of your own such as /data"
         )
     if path in (WORKSPACE, INPUT, OUTPUT):
-        raise InvalidValue(f"FileMount: {text!r} is a folder that every sandbox has; mount below it, such as {path}/data")
+        raise InvalidValue(
+            f"FileMount: {text!r} is a folder that every sandbox has; mount below it, such as {path}/data"
+        )
     return path
 
 
@@ -233,9 +262,7 @@ class Secret:
     domains: tuple[str, ...]
     header: str
 
-    def __init__(
-        self, name: str, value: str, domains: Sequence[str], header: str = "Authorization: Bearer {}"
-    ) -> None:
+    def __init__(self, name: str, value: str, domains: Sequence[str], header: str = "Authorization: Bearer {}") -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             raise InvalidValue(f"Secret: the name {name!r} must be a word such as 'github'")
         if not isinstance(value, str) or not value or any(c in value for c in "\r\n\0"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -30,7 +30,7 @@ class FileInfo:
     modified: float
 
 
-class Session(ABC):
+class Session(ABC):  # noqa: B024 (its methods come with the first engine that has one)
     """Live interpreter state that several runs share. No engine has one yet: `Sandbox.session` says so."""
 
 
@@ -157,9 +157,20 @@ class Sandbox(ABC):
         await self.stop()
 
 
+@asynccontextmanager
+async def closing(events: AsyncIterator[Event]) -> AsyncIterator[None]:
+    """Close a stream at the end of the block, however it is left; an iterator that cannot be closed is left alone."""
+    try:
+        yield
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
 async def _last(events: AsyncIterator[Event]) -> ExecutionResult:
-    async with aclosing(events) as stream:  # type: ignore[type-var]
-        async for event in stream:
+    async with closing(events):
+        async for event in events:
             if isinstance(event, Completed):
                 return event.result
     raise AssertionError("a stream ended without Completed")

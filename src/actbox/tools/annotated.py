@@ -7,7 +7,7 @@ from inspect import Parameter
 from types import GenericAlias
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
@@ -52,16 +52,21 @@ class AnnotatedArguments:
     def bind(self, arguments: Mapping[str, Any]) -> _Bound:
         """Return the validated arguments as the function takes them, or raise `ToolError`."""
         given = dict(arguments)
+        strangers = [] if given.keys() <= self._names else [name for name in given if name not in self._names]
         if self._takes_extra:
-            given[_EXTRA] = {name: given.pop(name) for name in list(given) if name not in self._names}
+            given[_EXTRA] = {name: given.pop(name) for name in strangers}
+            strangers = []
+        problems = [unknown(name, self._names) for name in strangers]
+        values: dict[str, Any] = {}
         try:
-            values: dict[str, Any] = self._validate(given)
+            values = self._validate(given)
         except ValidationError as error:
-            problems = list(self._problems(error, given))
-            raise refusal(self._tool, self._signature, problems) from None
+            problems += self._problems(error, given)
         except Exception as error:
             # A validator of the host's own raised something else than ValueError.
             raise refusal(self._tool, self._signature, [f"{type(error).__name__}: {error}"]) from error
+        if problems:
+            raise refusal(self._tool, self._signature, problems)
         if self._takes_extra:
             values |= values.pop(_EXTRA)
         return self._by_position(values), values
@@ -78,8 +83,8 @@ class AnnotatedArguments:
         schema = adapter.json_schema(schema_generator=_Untitled)
         schema.pop("title", None)
         properties = schema.setdefault("properties", {})
-        if extra := properties.pop(_EXTRA, None):
-            schema["additionalProperties"] = extra.get("additionalProperties", True)
+        extra = properties.pop(_EXTRA, None)
+        schema["additionalProperties"] = extra.get("additionalProperties", True) if extra else False
         for parameter in host.parameters:
             if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
                 found, default = _json_default(parameter)
@@ -93,8 +98,6 @@ class AnnotatedArguments:
             argument, steps = _located(detail, given)
             if len(detail["loc"]) == 1 and detail["type"] == "missing":
                 yield missing(argument, type_text(self.schema, self.schema["properties"][argument]))
-            elif len(detail["loc"]) == 1 and detail["type"] == "extra_forbidden":
-                yield unknown(argument, self._names)
             elif detail["type"] == "missing":
                 yield f"{place(argument, steps[:-1])} lacks {steps[-1]!r}"
             elif detail["type"] == "extra_forbidden":
@@ -112,9 +115,7 @@ def output_schema(host: HostFunction) -> dict[str, Any] | None:
     if host.returns is EMPTY:
         return None
     try:
-        schema: dict[str, Any] = TypeAdapter(host.returns).json_schema(
-            mode="serialization", schema_generator=_Untitled
-        )
+        schema: dict[str, Any] = TypeAdapter(host.returns).json_schema(mode="serialization", schema_generator=_Untitled)
     except (PydanticUserError, TypeError, NameError) as error:
         raise InvalidValue(
             f"tool {host.name!r}: the return annotation has no JSON form: {_first_line(error)}"
@@ -179,7 +180,7 @@ def _adapter(host: HostFunction, fields: Mapping[str, Any]) -> TypeAdapter[Any]:
 
 def _build(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
     shape = TypedDict("Arguments", dict(fields))  # type: ignore[misc]  # noqa: UP013 - names known at run time
-    adapter: TypeAdapter[Any] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(shape))
+    adapter: TypeAdapter[Any] = TypeAdapter(shape)
     adapter.json_schema(schema_generator=_Untitled)  # raises for a type that validates and has no schema
     return adapter
 

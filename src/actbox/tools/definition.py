@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MethodType
 from typing import Any, Literal, get_args, overload
 
 from actbox.core.errors import InvalidValue
@@ -45,6 +46,7 @@ class Tool:
     parameters: tuple[str, ...]
     variadic: bool
     signature: str
+    unbound: bool = field(default=False, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
     _to_json: Callable[[Any], Any] = field(repr=False)
@@ -95,6 +97,7 @@ class Tool:
             parameters=host.positional,
             variadic=host.extra is not None,
             signature=signature_text(host.name, arguments.schema, produces, host.positional),
+            unbound=host.unbound,
             function=host.function,
             _bind=arguments.bind,
             _to_json=ResultCheck(host.name, host.returns),
@@ -145,6 +148,17 @@ class Tool:
     def documentation(self) -> str:
         """The description and a line for each described argument, as a docstring would have them."""
         return compose(self.description, self.input_schema)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Tool:
+        """Bind a decorated method: `desk.search` is a tool without `self`, `Desk.search` the unbound one."""
+        if instance is None or not self.unbound:
+            return self
+        return Tool.from_function(
+            MethodType(self.function, instance),
+            name=self.name,
+            description=self.description,
+            approval=self.approval,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the host function itself."""
@@ -203,16 +217,12 @@ def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
         raise InvalidValue(f"a tool's name must be printable text such as 'search', not {name!r}")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidValue(
-            f"a tool's name has at most {MAX_NAME_LENGTH} characters, not {len(name)}: {name[:40]!r}…"
-        )
+        raise InvalidValue(f"a tool's name has at most {MAX_NAME_LENGTH} characters, not {len(name)}: {name[:40]!r}…")
 
 
 def _check_approval(name: str, approval: str) -> None:
     if approval not in get_args(Approval):
-        raise InvalidValue(
-            f"tool {name!r}: approval must be one of {', '.join(get_args(Approval))}, not {approval!r}"
-        )
+        raise InvalidValue(f"tool {name!r}: approval must be one of {', '.join(get_args(Approval))}, not {approval!r}")
 
 
 def _schema_copy(name: str, field_name: str, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class HostFunction:
     parameters: tuple[HostParameter, ...] = ()
     extra: Any = None
     returns: Any = EMPTY
+    unbound: bool = False
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -79,34 +80,27 @@ def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bo
     try:
         signature = inspect.signature(function)
     except NameError as error:  # annotations are evaluated here from Python 3.14 on
-        raise InvalidValue(
-            f"tool {title!r}: an annotation names {error.name!r}, which cannot be found"
-        ) from None
+        raise InvalidValue(f"tool {title!r}: an annotation names {error.name!r}, which cannot be found") from None
     except (TypeError, ValueError):
-        raise InvalidValue(
-            f"tool {title!r} has no signature that can be read; wrap it in a function"
-        ) from None
-    _refuse_unbound(title, inner, signature)
+        raise InvalidValue(f"tool {title!r} has no signature that can be read; wrap it in a function") from None
     scope = _Scope(title, inner)
     parameters: list[HostParameter] = []
     extra: Any = None
     for parameter in _open_parameters(function, signature):
         label = f"parameter {parameter.name!r}"
         if parameter.kind is parameter.VAR_POSITIONAL:
-            raise InvalidValue(
-                f"tool {title!r}: *{parameter.name} cannot be called by name; take a list instead"
-            )
+            raise InvalidValue(f"tool {title!r}: *{parameter.name} cannot be called by name; take a list instead")
         annotation = scope.resolve(parameter.annotation, label)
         if parameter.kind is parameter.VAR_KEYWORD:
             if typing.get_origin(annotation) is typing.Unpack:
-                raise InvalidValue(
-                    f"tool {title!r}: write the keys of **{parameter.name} as parameters, not Unpack"
-                )
+                raise InvalidValue(f"tool {title!r}: write the keys of **{parameter.name} as parameters, not Unpack")
             extra = Any if annotation is EMPTY else annotation
         else:
             parameters.append(HostParameter(parameter.name, annotation, parameter.default, parameter.kind))
     returns = scope.resolve(signature.return_annotation, "the return annotation")
-    return HostFunction(function, title, host.doc, is_async, tuple(parameters), extra, returns)
+    return HostFunction(
+        function, title, host.doc, is_async, tuple(parameters), extra, returns, _is_unbound(function, signature)
+    )
 
 
 def _innermost(function: Any) -> Any:
@@ -134,9 +128,7 @@ def _name_of(function: Any, inner: Any) -> str:
     if name is None and not inspect.isroutine(function):
         name = type(function).__name__
     if not isinstance(name, str) or name == "<lambda>":
-        raise InvalidValue(
-            f"a lambda has no name; give one: Tool.from_function({inner.__name__}, name='search')"
-        )
+        raise InvalidValue(f"a lambda has no name; give one: Tool.from_function({inner.__name__}, name='search')")
     return name
 
 
@@ -148,14 +140,11 @@ def _doc_of(function: Any, inner: Any) -> str:
     return inspect.getdoc(inner) or inspect.getdoc(type(function)) or ""
 
 
-def _refuse_unbound(title: str, inner: Any, signature: inspect.Signature) -> None:
-    """Refuse a method that was taken from its class: programs would be asked for `self`."""
-    owner, _, _ = getattr(inner, "__qualname__", "").rpartition(".")
-    first = next(iter(signature.parameters.values()), None)
-    if owner and not owner.endswith("<locals>") and first is not None and first.name in ("self", "cls"):
-        raise InvalidValue(
-            f"tool {title!r} is a method without its object; make the tool from the bound method"
-        )
+def _is_unbound(function: Any, signature: inspect.Signature) -> bool:
+    """Return whether this is a method taken from its class: programs would be asked for `self`."""
+    owner, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    first = next(iter(signature.parameters), "")
+    return inspect.isfunction(function) and bool(owner) and not owner.endswith("<locals>") and first == "self"
 
 
 def _open_parameters(function: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
@@ -174,7 +163,10 @@ class _Scope:
         self._title = title
         self._code: types.CodeType | None = getattr(inner, "__code__", None)
         self._globals: dict[str, Any] = getattr(inner, "__globals__", {})
-        self._locals: dict[str, Any] = {p.__name__: p for p in getattr(inner, "__type_params__", ())}
+        # A type that lives in the function around this one: that function is among the callers.
+        is_nested = "<locals>" in getattr(inner, "__qualname__", "")
+        self._locals = _enclosing_locals(self._code) if is_nested else {}
+        self._locals |= {p.__name__: p for p in getattr(inner, "__type_params__", ())}
         for cell_name, cell in zip(
             self._code.co_freevars if self._code else (),
             getattr(inner, "__closure__", None) or (),
@@ -189,26 +181,18 @@ class _Scope:
         """Return the annotation with names in quotes (or postponed) replaced by what they name."""
         if annotation is EMPTY:
             return EMPTY
-        try:
-            return self._evaluate(annotation, self._locals)
-        except NameError:
-            # A type that lives in the function around this one: find that function among the callers.
-            known = {**_enclosing_locals(self._code), **self._locals}
-        except Exception as error:
-            raise InvalidValue(f"tool {self._title!r}: {label} cannot be read: {error}") from None
-        try:
-            return self._evaluate(annotation, known)
-        except Exception as error:
-            missing = (
-                f"names {error.name!r}, which cannot be found" if isinstance(error, NameError) else str(error)
-            )
-            raise InvalidValue(f"tool {self._title!r}: {label} ({annotation}) {missing}") from None
 
-    def _evaluate(self, annotation: Any, local_names: dict[str, Any]) -> Any:
         def holder() -> None: ...
 
         holder.__annotations__ = {"value": annotation}
-        return typing.get_type_hints(holder, self._globals, local_names, include_extras=True)["value"]
+        try:
+            return typing.get_type_hints(holder, self._globals, self._locals, include_extras=True)["value"]
+        except NameError as error:
+            reason = f"names {error.name!r}, which cannot be found"
+        except Exception as error:
+            # Evaluating someone's annotation runs their code: whatever it raises, the annotation cannot be used.
+            reason = f"cannot be read: {error}"
+        raise InvalidValue(f"tool {self._title!r}: {label} ({annotation}) {reason}")
 
 
 def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
@@ -219,15 +203,20 @@ def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
     names: dict[str, Any] = {}
     frame: types.FrameType | None = sys._getframe(1)
     while code is not None and frame is not None:
-        if _contains(frame.f_code, code):
-            names = {**frame.f_locals, **names}
+        between = _path(frame.f_code, code)
+        if between is not None:
+            # A function in between that has ended hides what it had under the same name.
+            hidden = {name for inner in between for name in inner.co_varnames + inner.co_cellvars}
+            names = {**{k: v for k, v in frame.f_locals.items() if k not in hidden}, **names}
         frame = frame.f_back
     return names
 
 
-def _contains(outer: types.CodeType, code: types.CodeType) -> bool:
-    return any(
-        constant is code or _contains(constant, code)
-        for constant in outer.co_consts
-        if isinstance(constant, types.CodeType)
-    )
+def _path(outer: types.CodeType, code: types.CodeType) -> list[types.CodeType] | None:
+    """Return the code between a function and one written in its body; `None` if `code` is not in `outer`."""
+    for constant in outer.co_consts:
+        if constant is code:
+            return []
+        if isinstance(constant, types.CodeType) and (deeper := _path(constant, code)) is not None:
+            return [constant, *deeper]
+    return None

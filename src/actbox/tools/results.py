@@ -101,9 +101,7 @@ class ResultCheck:
         elif isinstance(value, dict):
             for key, item in value.items():
                 if not isinstance(key, str) and not owned:
-                    raise self._error(
-                        f"{at} has the key {shown(key)} ({type(key).__name__}); JSON keys are text"
-                    )
+                    raise self._error(f"{at} has the key {shown(key)} ({type(key).__name__}); JSON keys are text")
                 self._refuse(item, f"{at}[{shown(key)}]", owned=owned)
         elif (members := _members(value)) is not None:
             for name, item in members:
@@ -135,12 +133,10 @@ def _declared_classes(annotation: Any, seen: set[Any]) -> Iterator[type]:
     """Yield the classes that a return annotation names, those of containers left out."""
     if annotation is EMPTY or annotation is Any or get_origin(annotation) is typing.Literal:
         return
-    inner = getattr(annotation, "__value__", None) or getattr(
-        annotation, "__supertype__", None
-    )  # type alias, NewType
+    inner = getattr(annotation, "__value__", None) or getattr(annotation, "__supertype__", None)  # type alias, NewType
     if inner is not None:
-        if inner not in seen:
-            yield from _declared_classes(inner, seen | {inner})
+        if annotation not in seen:
+            yield from _declared_classes(inner, seen | {annotation})
     elif get_origin(annotation) is not None:
         for part in get_args(annotation):
             yield from _declared_classes(part, seen)

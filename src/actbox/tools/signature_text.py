@@ -21,9 +21,7 @@ _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool
 _TYPING_NAMES = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
 
 
-def signature_text(
-    tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]
-) -> str:
+def signature_text(tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]) -> str:
     """Return `(query: str, limit: int = 10) -> list[Hit]`; without an output schema there is no arrow."""
     return TypeWriter().signature(tool, input_schema, output_schema, parameters)
 
@@ -113,11 +111,7 @@ class TypeWriter:
         if unwritable or extra:
             kind = self.type_of(extra, input_schema, camel + "Extra") if extra and not unwritable else "Any"
             parts.append(f"**{_free_name('arguments', properties)}: {kind}")
-        returns = (
-            ""
-            if output_schema is None
-            else f" -> {self.type_of(output_schema, output_schema, camel + 'Result')}"
-        )
+        returns = "" if output_schema is None else f" -> {self.type_of(output_schema, output_schema, camel + 'Result')}"
         return f"({', '.join(parts)}){returns}"
 
     def type_of(self, schema: Any, root: Schema, hint: str) -> str:
@@ -137,9 +131,7 @@ class TypeWriter:
             return _literal_type(schema["enum"])
         choices = schema.get("anyOf") or schema.get("oneOf")
         if choices:
-            return _union(
-                self.type_of(choice, root, f"{hint}{at or ''}") for at, choice in enumerate(choices)
-            )
+            return _union(self.type_of(choice, root, f"{hint}{at or ''}") for at, choice in enumerate(choices))
         if len(schema.get("allOf", ())) == 1:
             return self.type_of(schema["allOf"][0], root, hint)
         kinds = schema.get("type", "object" if "properties" in schema else None)
@@ -219,7 +211,8 @@ def _canonical(schema: Schema, root: Schema) -> str:
             waiting.extend(part.values())
         elif isinstance(part, list):
             waiting.extend(part)
-    return json.dumps([schema, seen], sort_keys=True)
+    own = {key: value for key, value in schema.items() if key != "$defs"}
+    return json.dumps([own, seen], sort_keys=True)
 
 
 def _free_name(wanted: str, taken: Iterable[str]) -> str:

@@ -12,8 +12,9 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_THREADS = 64
@@ -23,13 +24,13 @@ MAX_DROPPED_THREADS = 4 * MAX_THREADS
 IDLE_SECONDS = 10.0
 
 
-async def run_in_thread(function: Callable[..., T], /, *args: Any) -> T:
+async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in a worker thread, with this task's context variables, and return what it returns.
 
     Calls start in the order in which they were made. If the waiting task is cancelled, a call that has not
     started never does; one that runs goes on, as no thread can be stopped, and its result is dropped.
     """
-    return await _pool.run(function, *args)
+    return await _pool.run(function, *args, **kwargs)
 
 
 class ThreadPool:
@@ -59,10 +60,10 @@ class ThreadPool:
         """Threads that take part, idle or busy; not those that still run a dropped call."""
         return self._threads
 
-    async def run(self, function: Callable[..., T], /, *args: Any) -> T:
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run_in_thread`."""
         loop = asyncio.get_running_loop()
-        job = _Job(loop, loop.create_future(), contextvars.copy_context(), function, args)
+        job = _Job(loop, loop.create_future(), contextvars.copy_context(), function, args, kwargs)
         self._submit(job)
         try:
             value, error = await job.future
@@ -134,7 +135,7 @@ class ThreadPool:
 
 
 class _Job:
-    __slots__ = ("args", "context", "dropped", "function", "future", "left_pool", "loop", "running")
+    __slots__ = ("args", "context", "dropped", "function", "future", "kwargs", "left_pool", "loop", "running")
 
     def __init__(
         self,
@@ -143,12 +144,14 @@ class _Job:
         context: contextvars.Context,
         function: Callable[..., Any],
         args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
         self.loop = loop
         self.future = future
         self.context = context
         self.function = function
         self.args = args
+        self.kwargs = kwargs
         self.running = False
         self.dropped = False
         self.left_pool = False
@@ -157,7 +160,7 @@ class _Job:
         value: Any = None
         error: BaseException | None = None
         try:
-            value = self.context.run(self.function, *self.args)
+            value = self.context.run(self.function, *self.args, **self.kwargs)
         except BaseException as raised:
             # Whatever it is, it belongs to the waiting task, not to this thread.
             error = raised

@@ -14,8 +14,8 @@ from .definition import Tool
 from .problems import shown, suggestion
 from .signature_text import identifier
 
-CALL_TOOL = "call_tool"
-"""The guest's own function for calling any tool by name; no tool may take its place."""
+RESERVED = frozenset({"call_tool", "ToolError"})
+"""What programs have beside their tools, in the same namespace; no tool may take its place."""
 
 
 class Toolset:
@@ -26,10 +26,10 @@ class Toolset:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         by_name: dict[str, Tool] = {}
         for tool in tools:
-            if tool.name == CALL_TOOL:
-                raise InvalidValue(
-                    f"no tool may be called {CALL_TOOL!r}: programs have a function of that name"
-                )
+            if tool.unbound:
+                raise InvalidValue(f"the tool {tool.name!r} is a method without its object; take it from an instance")
+            if tool.name in RESERVED:
+                raise InvalidValue(f"no tool may be called {tool.name!r}: programs have something of that name")
             if tool.name in by_name:
                 raise InvalidValue(f"two tools are called {tool.name!r}; give one another name: tool(name=…)")
             by_name[tool.name] = tool
@@ -40,7 +40,7 @@ class Toolset:
     def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
         """Return the toolset of these tools and host functions; a toolset is returned as it is.
 
-        Raises `InvalidValue` for two of the same name, for `call_tool`, and for what cannot be a tool.
+        Raises `InvalidValue` for two of the same name, for a reserved name, and for what cannot be a tool.
         """
         if isinstance(tools, Toolset):
             return tools
@@ -61,8 +61,10 @@ class Toolset:
         return self._aliases
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name (not alias)."""
-        return self._tools.get(name)
+        """Return the tool of that name, else the one of that alias."""
+        if name in self._tools:
+            return self._tools[name]
+        return next((self._tools[own] for own, alias in self._aliases.items() if alias == name), None)
 
     def suggest(self, name: str) -> str | None:
         """Return the name that was most likely meant."""
@@ -89,7 +91,7 @@ class Toolset:
         ]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return isinstance(name, str) and self.get(name) is not None
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -105,19 +107,23 @@ def _aliases(names: Iterable[str]) -> dict[str, str]:
     """Give each name an identifier of its own. Names that are identifiers keep them, whatever the order."""
     given = list(names)
     aliases: dict[str, str] = {}
-    taken = {CALL_TOOL}
+    taken = set(RESERVED)
     for name in given:
-        # Python reads identifiers in this normal form, so two names may be one for a program.
-        normal = unicodedata.normalize("NFKC", name)
-        if normal.isidentifier() and not keyword.iskeyword(normal) and normal not in taken:
-            aliases[name] = normal
-            taken.add(normal)
+        if _is_variable(name) and unicodedata.normalize("NFKC", name) == name:
+            aliases[name] = name
+            taken.add(name)
     for name in given:
         if name not in aliases:
-            wanted = alias = identifier(name)
+            # Python reads identifiers in this normal form, so two names may be one for a program.
+            normal = unicodedata.normalize("NFKC", name)
+            wanted = alias = normal if _is_variable(normal) else identifier(name)
             number = 2
             while alias in taken:
                 alias, number = f"{wanted}_{number}", number + 1
             aliases[name] = alias
             taken.add(alias)
     return aliases
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)

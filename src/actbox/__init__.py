@@ -1,0 +1,75 @@
+"""Run the code that AI agents write: full CPython in a real sandbox, with host tools as plain functions.
+
+    import actbox
+
+    result = actbox.run("sum(range(10))")
+    assert result.value == 45
+
+`run` is for one program; `open_sandbox` (asynchronous) and `actbox.sync.open_sandbox` are for several that share files.
+"""
+
+from __future__ import annotations
+
+from . import sync
+from ._version import __version__
+from .core.errors import (
+    ActboxError,
+    ErrorInfo,
+    ErrorKind,
+    FileError,
+    InvalidValue,
+    SandboxStopped,
+    SandboxUnavailable,
+    ToolError,
+    Unsupported,
+)
+from .core.events import ArtifactCreated, Completed, Event, Output, ToolFinished, ToolStarted
+from .core.policy import AllowedDomain, FileMount, Limits, Policy, Secret
+from .core.program import Program
+from .core.result import Artifact, ExecutionResult, Usage
+from .sandbox.contract import FileInfo, Sandbox, Session
+from .sandbox.opening import ENGINES, EngineCheck, check, open_sandbox
+from .sandbox.traits import Traits
+from .sync import run
+from .tools import Tool, Toolset, tool
+
+__all__ = [
+    "ENGINES",
+    "ActboxError",
+    "AllowedDomain",
+    "Artifact",
+    "ArtifactCreated",
+    "Completed",
+    "EngineCheck",
+    "ErrorInfo",
+    "ErrorKind",
+    "Event",
+    "ExecutionResult",
+    "FileError",
+    "FileInfo",
+    "FileMount",
+    "InvalidValue",
+    "Limits",
+    "Output",
+    "Policy",
+    "Program",
+    "Sandbox",
+    "SandboxStopped",
+    "SandboxUnavailable",
+    "Secret",
+    "Session",
+    "Tool",
+    "ToolError",
+    "ToolFinished",
+    "ToolStarted",
+    "Toolset",
+    "Traits",
+    "Unsupported",
+    "Usage",
+    "__version__",
+    "check",
+    "open_sandbox",
+    "run",
+    "sync",
+    "tool",
+]

@@ -1,0 +1,147 @@
+"""`actbox demo`: an agent answers a question about real data with code, on the terminal, turn by turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from actbox.codeact import (
+    AgentOutcome,
+    Answered,
+    ChatModel,
+    CodeAgent,
+    CodeFinished,
+    CodeStarted,
+    ModelSpoke,
+    RunEvent,
+    ScriptedModel,
+    TurnStarted,
+)
+from actbox.codeact.blocks import program_in
+from actbox.core.events import Event, Output, ToolFinished, ToolStarted
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox
+
+from .demo_case import QUESTION, SCRIPTED_REPLIES, demo_tools
+
+
+async def demo(model_name: str | None, folder: Path, console: Console, open_sandbox: Callable[[], Sandbox]) -> int:
+    """Run the demo and return its exit code: 0 only when an answer and a chart came out.
+
+    Without a model's name a scripted model is used, and called that. The chart is saved into `folder`. Raises
+    `ActboxError` where a package, the model or the sandbox cannot be had.
+    """
+    model = _model(model_name)
+    tools = demo_tools()
+    async with open_sandbox() as box:
+        console.print(_introduction(model, box))
+        agent = CodeAgent(model, box, tools=tools, timeout=60)
+        outcome: AgentOutcome | None = None
+        async for event in agent.stream(QUESTION):
+            if isinstance(event, Answered):
+                outcome = event.outcome
+            else:
+                _show(console, event, model)
+    assert outcome is not None
+    return _conclude(console, outcome, folder)
+
+
+def _model(name: str | None) -> ChatModel:
+    if name is None:
+        return ScriptedModel(SCRIPTED_REPLIES)
+    from actbox.integrations.pydantic_ai import PydanticAIModel
+
+    return PydanticAIModel(name)
+
+
+def _introduction(model: ChatModel, box: Sandbox) -> Panel:
+    if isinstance(model, ScriptedModel):
+        who = "a scripted model, which replays fixed replies (for a real one: --model NAME)"
+    else:
+        who = model.name
+    text = Text.assemble(
+        ("model    ", "bold"),
+        f"{who}\n",
+        ("sandbox  ", "bold"),
+        f"real: {box.traits.engine} ({box.traits.isolation})\n",
+        ("question ", "bold"),
+        QUESTION,
+    )
+    return Panel(text, title="actbox demo", border_style="cyan")
+
+
+def _show(console: Console, event: Any, model: ChatModel) -> None:
+    match event:
+        case TurnStarted(turn=turn):
+            kind = "the scripted model" if isinstance(model, ScriptedModel) else "the model"
+            console.rule(f"turn {turn}: {kind} answers", style="cyan")
+        case ModelSpoke(text=text):
+            # The program is shown by itself, highlighted, when it runs.
+            words = text if program_in(text) is None else text.partition("```")[0]
+            if words.strip():
+                console.print(Text(words.strip(), style="italic"))
+        case CodeStarted(code=code):
+            console.print(Syntax(code.strip("\n"), "python", line_numbers=True, word_wrap=True, theme="ansi_dark"))
+        case RunEvent(event=run_event):
+            _show_run(console, run_event)
+        case CodeFinished(result=result):
+            _show_result(console, result)
+
+
+def _show_run(console: Console, event: Event) -> None:
+    match event:
+        case Output(stream=stream, text=text):
+            console.print(Text(text, style="red" if stream == "stderr" else ""), end="")
+        case ToolStarted(tool=tool, arguments=arguments):
+            console.print(Text(f"  → {tool}({_brief(arguments)})", style="magenta"))
+        case ToolFinished(tool=tool, error=error, wall_ms=wall_ms):
+            outcome = f"failed: {error}" if error is not None else "returned"
+            console.print(Text(f"  ← {tool} {outcome} after {wall_ms:.1f} ms", style="magenta"))
+
+
+def _show_result(console: Console, result: ExecutionResult) -> None:
+    if result.error is not None:
+        console.print(Text(result.error.traceback.rstrip() or result.error.message, style="red"))
+        line = f" in line {result.error.line}" if result.error.line else ""
+        console.print(Text(f"{result.error.kind.value}{line}: {result.error.type}: {result.error.message}", "bold red"))
+        if result.error.hint:
+            console.print(Text(f"hint: {result.error.hint}", style="yellow"))
+    outcome = "ended well" if result.success else f"failed with exit code {result.exit_code}"
+    console.print(Text(f"the program {outcome} after {result.usage.wall_ms / 1000:.2f} s", style="dim"))
+
+
+def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
+    console.rule("answer", style="green")
+    if outcome.answer is None:
+        console.print(Text(f"There is no answer ({outcome.stopped}).", style="red"))
+    elif isinstance(outcome.answer, dict):
+        table = Table(show_header=False)
+        for key, value in outcome.answer.items():
+            table.add_row(Text(str(key)), Text(str(value)))
+        console.print(table)
+    else:
+        console.print(Text(str(outcome.answer)))
+    charts = [artifact for artifact in outcome.artifacts if artifact.media_type == "image/png"]
+    for artifact in outcome.artifacts:
+        console.print("file     ", Text(str(artifact.save(folder)), style="bold"), soft_wrap=True)
+    usage = outcome.usage
+    console.print(
+        f"{usage.model_calls} model calls, {usage.runs} programs, {usage.tool_calls} tool calls, "
+        f"{usage.tokens.input_tokens + usage.tokens.output_tokens} tokens"
+    )
+    if not charts:
+        console.print(Text("No chart came out.", style="red"))
+    return 0 if outcome.answer is not None and charts else 1
+
+
+def _brief(arguments: Any) -> str:
+    text = ", ".join(f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments.items())
+    return text if len(text) <= 100 else text[:97] + "…"

@@ -1,0 +1,198 @@
+"""`CodeAgent`: the loop, driven by a model and a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from actbox.content.render import render
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
+from actbox.core.events import Completed, Event
+from actbox.core.result import Artifact, ExecutionResult
+from actbox.sandbox.contract import Sandbox, closing
+from actbox.tools import Tool, Toolset
+
+from .instructions import FINAL_ANSWER, execute_code_spec, instructions
+from .loop import Ask, End, Loop, Run, Stopped
+from .model import ChatModel, TokenUsage
+
+MAX_TURNS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """The model is being asked. `turn` counts from 1."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpoke:
+    """What the model said, programs in fenced blocks included."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeStarted:
+    """A program of the model's is about to run."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """The running program said something; what the sandbox's own `stream` yields."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFinished:
+    """The program is over."""
+
+    result: ExecutionResult
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The agent is done; nothing follows."""
+
+    outcome: AgentOutcome
+
+
+AgentEvent = TurnStarted | ModelSpoke | CodeStarted | RunEvent | CodeFinished | Answered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUsage:
+    """What an answer cost. `tokens` are as the provider counts them, zero where it does not."""
+
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+    model_calls: int = 0
+    runs: int = 0
+    tool_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOutcome:
+    """What an agent came to.
+
+    `answer` is JSON data when the program called `final_answer`, the model's text when it answered in words, and `None`
+    when it ran out of turns; `stopped` says which. `artifacts` are the files of all runs, the last of each name.
+    """
+
+    answer: Any
+    stopped: Stopped
+    results: tuple[ExecutionResult, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    usage: AgentUsage = field(default_factory=AgentUsage)
+
+
+class CodeAgent:
+    """Answers questions by letting a model write programs and running them in a sandbox.
+
+    `tools` are what the programs may call; `guidance` is put before the instructions. The sandbox must be running, and
+    stays the caller's. An agent keeps nothing from one question to the next.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        sandbox: Sandbox,
+        *,
+        tools: Toolset | Iterable[Tool | Callable[..., Any]] | None = None,
+        max_turns: int = MAX_TURNS,
+        timeout: float | None = None,
+        guidance: str = "",
+    ) -> None:
+        """`timeout` is in seconds and for each program. Raises `InvalidValue`."""
+        if max_turns < 1:
+            raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
+        self._model = model
+        self._sandbox = sandbox
+        self._tools = Toolset.of(tools)
+        self._max_turns = max_turns
+        self._timeout = timeout
+        self._guidance = guidance
+
+    async def run(self, question: str) -> AgentOutcome:
+        """Return what the agent came to. What the model raises is raised here."""
+        async with aclosing(self.stream(question)) as events:
+            async for event in events:
+                if isinstance(event, Answered):
+                    return event.outcome
+        raise AssertionError("an agent's stream ended without Answered")
+
+    async def stream(self, question: str) -> AsyncGenerator[AgentEvent]:
+        """Yield what happens as it happens; the last event is `Answered`. Closing it ends the running program."""
+        final = _FinalAnswer()
+        toolset = Toolset.of([*self._tools, final.tool])
+        text = instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
+        loop = Loop(question, text, self._max_turns)
+        tokens, model_calls = TokenUsage(), 0
+        results: list[ExecutionResult] = []
+        action = loop.begin()
+        while not isinstance(action, End):
+            if isinstance(action, Ask):
+                yield TurnStarted(action.turn)
+                reply = await self._model.complete(action.messages, [execute_code_spec()])
+                tokens, model_calls = tokens + reply.usage, model_calls + 1
+                if reply.text:
+                    yield ModelSpoke(reply.text)
+                action = loop.on_reply(reply)
+                continue
+            yield CodeStarted(action.code)
+            final.given = False
+            async with aclosing(self._run(action, toolset)) as events:
+                async for event in events:
+                    if isinstance(event, Completed):
+                        results.append(event.result)
+                    else:
+                        yield RunEvent(event)
+            yield CodeFinished(results[-1])
+            answered = final.given and results[-1].success
+            action = loop.on_observation(render(results[-1]), answered=answered, answer=final.value)
+        usage = AgentUsage(
+            tokens=tokens,
+            model_calls=model_calls,
+            runs=len(results),
+            tool_calls=sum(result.usage.tool_calls for result in results),
+        )
+        files = {artifact.name: artifact for result in results for artifact in result.artifacts}
+        yield Answered(
+            AgentOutcome(
+                answer=action.answer,
+                stopped=action.stopped,
+                results=tuple(results),
+                artifacts=tuple(files.values()),
+                usage=usage,
+            )
+        )
+
+    async def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
+        try:
+            stream = self._sandbox.stream(action.code, tools=toolset, timeout=self._timeout)
+            async with closing(stream):
+                async for event in stream:
+                    yield event
+        except InvalidValue as error:  # the program itself is beyond bounds; the model can do something about that
+            info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
+            yield Completed(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine))
+
+
+class _FinalAnswer:
+    """The tool by which a program says what the answer is."""
+
+    def __init__(self) -> None:
+        self.given = False
+        self.value: Any = None
+
+        async def final_answer(value: Any = None) -> None:
+            """Give the final answer, as a JSON value, and end the task with this program."""
+            self.given = True
+            self.value = value
+
+        self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER)

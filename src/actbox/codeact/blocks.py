@@ -1,0 +1,28 @@
+"""The program in a model's answer: its fenced Python blocks, found by a CommonMark parser.
+
+A parser and not a regular expression: fences nest by length, may be tildes, may be indented, may stand in a list, and
+may lack an end where the model ran out of tokens; CommonMark says what each of these means.
+"""
+
+from __future__ import annotations
+
+from markdown_it import MarkdownIt
+
+_PYTHON = frozenset({"python", "python3", "py"})
+
+
+def program_in(answer: str) -> str | None:
+    """Return the source of the answer's Python blocks, joined in order, or `None` where it has none.
+
+    A block without a language counts only when it is the answer's one block.
+    """
+    fences = [token for token in MarkdownIt("commonmark").parse(answer) if token.type == "fence"]
+    blocks = [token.content for token in fences if _language(token.info) in _PYTHON]
+    if not blocks and len(fences) == 1 and not _language(fences[0].info):
+        blocks = [fences[0].content]
+    return "\n".join(blocks) if blocks else None
+
+
+def _language(info: str) -> str:
+    words = info.replace("{", " ").replace("}", " ").split()
+    return words[0].lower().lstrip(".") if words else ""

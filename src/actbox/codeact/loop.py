@@ -1,0 +1,141 @@
+"""The act–observe loop as a state machine: replies and observations in, the next action out. No I/O, nothing awaited.
+
+action = loop.begin()                      # Ask
+action = loop.on_reply(reply)              # Run, Ask or End
+action = loop.on_observation(text, …)      # Run, Ask or End
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .blocks import program_in
+from .instructions import EXECUTE_CODE
+from .model import AssistantMessage, Message, ModelReply, SystemMessage, ToolCall, ToolResultMessage, UserMessage
+
+Stopped = Literal["answer", "final_answer", "max_turns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the model with these messages. `turn` counts from 1."""
+
+    messages: tuple[Message, ...]
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run this program. `call_id` is the model's tool call that it came in, empty for a fenced block."""
+
+    code: str
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The agent is done. `answer` is what `final_answer` was given, or the model's words, or `None`."""
+
+    answer: Any
+    stopped: Stopped
+
+
+Action = Ask | Run | End
+
+
+class Loop:
+    """One question's way to its answer. Feeding it out of order is a `RuntimeError`."""
+
+    def __init__(self, question: str, instructions: str, max_turns: int) -> None:
+        self._messages: list[Message] = [SystemMessage(instructions), UserMessage(question)]
+        self._max_turns = max_turns
+        self._programs: deque[Run] = deque()
+        self._turn = 0
+        self._expects: Literal["begin", "reply", "observation", "nothing"] = "begin"
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return tuple(self._messages)
+
+    def begin(self) -> Action:
+        """Start."""
+        self._expect("begin")
+        return self._ask()
+
+    def on_reply(self, reply: ModelReply) -> Action:
+        """Take the model's reply."""
+        self._expect("reply")
+        self._messages.append(AssistantMessage(reply.text, reply.tool_calls))
+        for call in reply.tool_calls:
+            code = _code_of(call)
+            if code is not None:
+                self._programs.append(Run(code, call.id))
+            else:
+                self._messages.append(ToolResultMessage(call.id, call.name, _complaint(call)))
+        if reply.tool_calls:
+            return self._next()
+        program = program_in(reply.text)
+        if program is None:
+            return self._end(reply.text.strip(), "answer")
+        self._programs.append(Run(program))
+        return self._next()
+
+    def on_observation(self, text: str, *, answered: bool = False, answer: Any = None) -> Action:
+        """Take what came of the program that was to be run; `answered` if it called `final_answer` and succeeded."""
+        self._expect("observation")
+        program = self._programs.popleft()
+        if program.call_id:
+            self._messages.append(ToolResultMessage(program.call_id, EXECUTE_CODE, text))
+        else:
+            self._messages.append(UserMessage(f"What came of the program:\n\n{text}"))
+        if answered:
+            return self._end(answer, "final_answer")
+        return self._next()
+
+    def _next(self) -> Action:
+        if self._programs:
+            self._expects = "observation"
+            return self._programs[0]
+        return self._ask()
+
+    def _ask(self) -> Action:
+        if self._turn >= self._max_turns:
+            return self._end(None, "max_turns")
+        self._turn += 1
+        self._expects = "reply"
+        return Ask(self.messages, self._turn)
+
+    def _end(self, answer: Any, stopped: Stopped) -> End:
+        self._expects = "nothing"
+        return End(answer, stopped)
+
+    def _expect(self, what: str) -> None:
+        if self._expects != what:
+            raise RuntimeError(f"the loop expects {self._expects}, not {what}")
+
+
+def _code_of(call: ToolCall) -> str | None:
+    arguments: Any = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return None
+    if call.name != EXECUTE_CODE or not isinstance(arguments, Mapping):
+        return None
+    code = arguments.get("code")
+    return code if isinstance(code, str) else None
+
+
+def _complaint(call: ToolCall) -> str:
+    if call.name != EXECUTE_CODE:
+        return (
+            f"There is no tool {call.name!r} to call directly. Call functions inside a program, which you send with "
+            f"{EXECUTE_CODE}(code=…)."
+        )
+    return f'{EXECUTE_CODE} takes one JSON object, {{"code": "…"}}, with the whole program as text. Send it again.'

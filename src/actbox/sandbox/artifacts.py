@@ -1,0 +1,111 @@
+"""The files that a run left below `/output`: found by descriptor, bounded in every direction, never interpreted."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_modes
+from collections.abc import Iterator
+
+from actbox.core.policy import Limits
+from actbox.core.result import Artifact
+
+from .workspace import read_regular
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MIB = 2**20
+_MAX_DEPTH = 32
+# A guest can make files faster than we can look at them.
+_MAX_ENTRIES = 100_000
+
+Marks = dict[str, tuple[int, int]]
+Found = tuple[str, int, os.stat_result]
+
+
+class OutputFolder:
+    """What `/output` had in it when a run began, so that at its end only what it created or changed is collected."""
+
+    def __init__(self, workspace: int, limits: Limits) -> None:
+        self._workspace = workspace
+        self._limits = limits
+        self._before: Marks = {}
+        for path, _, status in _Walk(workspace):
+            self._before[path] = _mark(status)
+
+    def collect(self) -> tuple[list[Artifact], list[str]]:
+        """Return the new and changed files sorted by name, and a sentence for each thing that was left out."""
+        artifacts: list[Artifact] = []
+        walk = _Walk(self._workspace)
+        left = self._limits.artifact_mib * _MIB
+        for path, folder, status in walk:
+            if self._before.get(path) == _mark(status):
+                continue
+            name = _printable(path)
+            if not stat_modes.S_ISREG(status.st_mode):
+                walk.warnings.append(f"output/{name} is not a regular file and was not collected")
+            elif len(artifacts) >= self._limits.artifacts:
+                walk.warnings.append(f"more than {self._limits.artifacts} files in output/: the rest was not collected")
+                break
+            else:
+                try:
+                    data = read_regular(folder, path.rpartition("/")[2], left + 1)
+                except OSError as error:
+                    walk.warnings.append(f"output/{name} could not be collected: {error.strerror}")
+                    continue
+                if len(data) > left:
+                    most = self._limits.artifact_mib
+                    walk.warnings.append(f"output/{name} was not collected: the artifacts would exceed {most} MiB")
+                    continue
+                left -= len(data)
+                artifacts.append(Artifact(name, data))
+        return sorted(artifacts, key=lambda artifact: artifact.name), walk.warnings
+
+
+def _mark(status: os.stat_result) -> tuple[int, int]:
+    # The change time, unlike the modification time, cannot be set by the guest.
+    return status.st_ino, status.st_ctime_ns
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class _Walk:
+    """Yields (path, open folder, status) of everything in `/output` but folders; each folder is open meanwhile."""
+
+    def __init__(self, workspace: int) -> None:
+        self.warnings: list[str] = []
+        self._workspace = workspace
+        self._entries = 0
+
+    def __iter__(self) -> Iterator[Found]:
+        yield from self._below(self._workspace, "output", "", 0)
+
+    def _below(self, parent: int, name: str, prefix: str, depth: int) -> Iterator[Found]:
+        try:
+            folder = os.open(name, _FOLDER, dir_fd=parent)
+        except OSError as error:
+            if depth == 0 and not isinstance(error, FileNotFoundError):
+                self.warnings.append("output/ is no longer a folder: nothing was collected")
+            return
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._entries += 1
+                    if self._entries > _MAX_ENTRIES:
+                        self.warnings.append(
+                            f"more than {_MAX_ENTRIES:,} entries in output/: the rest was not looked at"
+                        )
+                        return
+                    path = prefix + entry.name
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:  # removed meanwhile
+                        continue
+                    if not stat_modes.S_ISDIR(status.st_mode):
+                        yield path, folder, status
+                    elif depth < _MAX_DEPTH:
+                        yield from self._below(folder, entry.name, path + "/", depth + 1)
+                    else:
+                        self.warnings.append(f"output/{_printable(path)} is nested too deeply and was not collected")
+        finally:
+            os.close(folder)

@@ -1,0 +1,112 @@
+"""Tool calls of one run: each becomes a task on the host, answered in whatever order they end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from actbox.core.errors import ToolError
+from actbox.core.events import Event, ToolFinished, ToolStarted
+from actbox.sandbox.guest import wire
+from actbox.tools import Toolset
+
+from .link import Link
+from .messages import Call
+
+# More calls than this at once wait in the guest: a flood must not become as many tasks here.
+MAX_CALLS_AT_ONCE = 1024
+
+
+class ToolCalls:
+    """Answers the tool calls of one run.
+
+    Calls are counted against `most`; the one beyond it is not made, and `on_budget` is called. `on_failure` is
+    called with an exception that is a fault of ours, not of a tool. When the run ends, `cancel()` cancels calls to
+    async tools and drops calls to sync ones: both stay started and not finished.
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        most: int,
+        max_bytes: int,
+        emit: Callable[[Event], None],
+        on_budget: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.count = 0
+        self._link: Link | None = None
+        self._on_failure = on_failure
+        self._toolset = toolset
+        self._most = most
+        self._max_bytes = max_bytes
+        self._emit = emit
+        self._on_budget = on_budget
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ids: set[int] = set()
+
+    def attach(self, link: Link) -> None:
+        """Send the answers over this link."""
+        self._link = link
+        link.on_drained = self._limit_flow
+
+    def start(self, call: Call) -> None:
+        """Begin to answer a call. Raises `ProtocolError` for an id that is in use."""
+        if call.id in self._ids:
+            raise wire.ProtocolError("two tool calls with one id")
+        if self.count >= self._most:
+            self._on_budget()
+            return
+        self.count += 1
+        self._ids.add(call.id)
+        task = asyncio.create_task(self._answer(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        self._limit_flow()
+
+    def cancel(self) -> None:
+        """Answer nothing more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answer(self, call: Call) -> None:
+        self._emit(ToolStarted(call.id, call.tool, call.arguments))
+        started = time.perf_counter()
+        value: Any = None
+        error: str | None = None
+        frame = b""
+        tool = self._toolset.get(call.tool)
+        if tool is None:
+            error = self._toolset.unknown(call.tool)
+        else:
+            try:
+                value = await tool.call(call.arguments)
+                frame = wire.encode({"t": "return", "id": call.id, "value": value}, self._max_bytes)
+            except ToolError as failure:
+                error = str(failure)
+            except wire.MessageTooLong:
+                error = f"the result has more than the {self._max_bytes:,} bytes that a message may have; ask for less"
+        if error is not None:
+            value = None
+            most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
+            frame = wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
+        self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
+        self._ids.discard(call.id)
+        if self._link is not None:
+            self._link.send(frame)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._on_failure(failure)
+        self._limit_flow()
+
+    def _limit_flow(self) -> None:
+        if self._link is None:
+            return
+        if len(self._tasks) >= MAX_CALLS_AT_ONCE or self._link.backlog_bytes > 4 * self._max_bytes:
+            self._link.pause()
+        else:
+            self._link.resume()

@@ -1,0 +1,155 @@
+"""A control group for one run, where this process may make one: memory and processes of the whole tree together.
+
+Version 2 is used where its controllers are delegated to us, version 1 where that is what there is. Elsewhere the
+limits are kept by rlimits and by pid 1 of the sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from actbox.core.policy import Limits
+
+_CONTROLLERS: tuple[str, ...] = ("memory", "pids")
+_MOUNT = Path("/sys/fs/cgroup")
+_numbers = itertools.count(1)
+# A group cannot be removed while the kernel still buries its last process.
+_REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Where groups can be made on this machine: for each controller the folder, and the version."""
+
+    version: int
+    folders: dict[str, Path]
+
+    def enforcer(self, controller: str) -> str:
+        """Return what to say in traits, empty where this controller is not to be had."""
+        return f"cgroup v{self.version}" if controller in self.folders else ""
+
+
+class RunGroup:
+    """The group (in version 1 the groups) of one run. Made before its processes, removed after them."""
+
+    def __init__(self, support: Support, limits: Limits) -> None:
+        name = f"actbox-{os.getpid()}-{next(_numbers)}"
+        self._support = support
+        self._folders = {controller: folder / name for controller, folder in support.folders.items()}
+        for folder in self.folders:
+            folder.mkdir()
+        memory = limits.memory_mib * 2**20
+        if "memory" in self._folders:
+            key = "memory.max" if support.version == 2 else "memory.limit_in_bytes"
+            self._write("memory", key, str(memory))
+            swap = "memory.swap.max" if support.version == 2 else "memory.memsw.limit_in_bytes"
+            if (self._folders["memory"] / swap).exists():
+                self._write("memory", swap, "0" if support.version == 2 else str(memory))
+        if "pids" in self._folders:
+            self._write("pids", "pids.max", str(limits.processes + 1))  # pid 1 is ours and does not count
+
+    @property
+    def folders(self) -> set[Path]:
+        """The group's folders: one in version 2, one a controller in version 1."""
+        return set(self._folders.values())
+
+    def open_members(self) -> list[int]:
+        """Return descriptors by which a process joins, by writing 0 to each."""
+        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in sorted(self.folders)]
+
+    def limit_reached(self) -> str:
+        """Return the limit that the kernel had to enforce by ending or refusing a process, if any."""
+        events = "memory.events" if self._support.version == 2 else "memory.oom_control"
+        if "memory" in self._folders and self._counter("memory", events, "oom_kill"):
+            return "memory_mib"
+        if "pids" in self._folders and self._counter("pids", "pids.events", "max"):
+            return "processes"
+        return ""
+
+    def remove(self) -> None:
+        """Remove the group, once nothing is left in it. Blocks for some milliseconds at most; raises `OSError`."""
+        for folder in self.folders:
+            for attempt in range(_REMOVE_TRIES):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if attempt == _REMOVE_TRIES - 1:
+                        raise
+                    time.sleep(_REMOVE_WAIT_SECONDS)
+
+    def _write(self, controller: str, key: str, value: str) -> None:
+        (self._folders[controller] / key).write_text(value)
+
+    def _counter(self, controller: str, key: str, name: str) -> int:
+        for line in (self._folders[controller] / key).read_text().splitlines():
+            words = line.split()
+            if len(words) == 2 and words[0] == name:
+                return int(words[1])
+        return 0
+
+
+@functools.cache
+def support() -> Support | None:
+    """Return where groups can be made, found by making one; `None` where nowhere."""
+    own = _own_groups()
+    for found in (_version_2(own), _version_1(own)):
+        if found is not None and found.folders:
+            return found
+    return None
+
+
+def _own_groups() -> dict[str, str]:
+    """Return this process's group for each version 1 controller, and for version 2 under the empty name."""
+    groups = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            for controller in controllers.split(","):
+                groups[controller] = path
+    return groups
+
+
+def _version_2(own: dict[str, str]) -> Support | None:
+    if "" not in own or not (_MOUNT / "cgroup.controllers").exists():
+        return None
+    here = _MOUNT / own[""].lstrip("/")
+    # A group with processes of its own cannot have groups with limits below it: then beside it.
+    for folder in (here, here.parent):
+        with contextlib.suppress(OSError):
+            enabled = (folder / "cgroup.subtree_control").read_text().split()
+            folders = {name: folder for name in _CONTROLLERS if name in enabled}
+            if folders and folder.is_relative_to(_MOUNT) and _can_make(folder):
+                return Support(2, folders)
+    return None
+
+
+def _version_1(own: dict[str, str]) -> Support | None:
+    folders = {}
+    for controller in _CONTROLLERS:
+        if controller in own:
+            folder = _MOUNT / controller / own[controller].lstrip("/")
+            if _can_make(folder):
+                folders[controller] = folder
+    return Support(1, folders)
+
+
+def _can_make(folder: Path) -> bool:
+    trial = folder / f"actbox-trial-{os.getpid()}-{next(_numbers)}"
+    try:
+        trial.mkdir()
+        os.close(os.open(trial / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            trial.rmdir()
+    return True

@@ -1,0 +1,194 @@
+"""The `process` engine: a subprocess of this user on this machine. **No isolation.**
+
+A program can read and change whatever this user can. The engine is there to develop the guest, and for platforms
+without namespaces when someone asks for it by name and says `allow_unisolated=True`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from actbox.core.errors import SandboxUnavailable, Unsupported
+from actbox.core.policy import Policy
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.guest.boot import boot_command
+from actbox.sandbox.local import GuestStart, LocalSandbox
+from actbox.sandbox.runs import GuestProcess
+from actbox.sandbox.traits import Traits
+from actbox.sandbox.workspace import Workspace
+
+_SANDBOX_FOLDER = str(Path(__file__).resolve().parents[1])
+# Every process of a run inherits this variable, by which the last of them is found.
+_MARK = "ACTBOX_RUN"
+
+TRAITS = Traits(
+    engine="process",
+    isolation="none: programs run as this user on this machine",
+    isolated=False,
+    enforced={
+        "wall_seconds": "host timer",
+        "cpu_seconds": "rlimit, each process",
+        "memory_mib": "rlimit, each process",
+        "open_files": "rlimit",
+        "file_mib": "rlimit",
+        "output_bytes": "host",
+        "tool_calls": "host",
+        "message_bytes": "host",
+        "artifacts": "host",
+        "artifact_mib": "host",
+    },
+    network="everything that this machine reaches",
+    notes=(
+        "no isolation: use it only for programs that you trust",
+        "the workspace is a temporary folder of the host, so /workspace, /input and /output do not exist: "
+        "use relative paths",
+        "the number of processes and the size of the workspace are not limited",
+    ),
+)
+
+
+class ProcessSandbox(LocalSandbox):
+    """Programs as plain subprocesses. No isolation."""
+
+    traits = TRAITS
+
+    def __init__(self, policy: Policy) -> None:
+        """Raise `Unsupported` for what a policy restricts and a plain process cannot."""
+        super().__init__(policy)
+        for name, given in (
+            ("mounts", policy.mounts),
+            ("domains", policy.domains),
+            ("secrets", policy.secrets),
+        ):
+            if given:
+                raise Unsupported(f"the process engine cannot keep Policy.{name}; the linux engine can keep mounts")
+        self._folder = ""
+
+    async def _open_workspace(self) -> Workspace:
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        self.guest_root = f"{self._folder}/workspace"
+        for name in ("workspace/input", "workspace/output", "tmp"):
+            os.makedirs(f"{self._folder}/{name}")
+        return Workspace(os.open(self.guest_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.guest_root)
+
+    async def _close_workspace(self) -> None:
+        shutil.rmtree(self._folder, onerror=_make_removable)
+
+    def _base_variables(self) -> Mapping[str, str]:
+        return {
+            "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": f"{self._folder}/tmp",
+            "TMPDIR": f"{self._folder}/tmp",
+            "LANG": "C.UTF-8",
+            "MPLBACKEND": "Agg",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def _guest_limits(self) -> Mapping[str, float]:
+        # The kernel counts processes by user, and this user has others.
+        return {name: value for name, value in super()._guest_limits().items() if name != "processes"}
+
+    async def _start_guest(self, start: GuestStart) -> GuestProcess:
+        return _Subprocess(start.stdin, self._folder)
+
+
+def _make_removable(function: object, path: str, error: object) -> None:
+    os.chmod(os.path.dirname(path), 0o700)
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+class _Subprocess(GuestProcess):
+    def __init__(self, stdin: bytes, folder: str) -> None:
+        self._mark = uuid.uuid4().hex
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[Ending] = self._loop.create_future()
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            self.sock, their_sock = socket.socketpair()
+            ours.callback(self.sock.close)
+            theirs.callback(their_sock.close)
+            self.stdout, their_stdout = os.pipe()
+            self.stderr, their_stderr = os.pipe()
+            for descriptor in (self.stdout, self.stderr):
+                ours.callback(os.close, descriptor)
+            for descriptor in (their_stdout, their_stderr):
+                theirs.callback(os.close, descriptor)
+            file = theirs.enter_context(tempfile.TemporaryFile(dir=folder))
+            file.write(stdin)
+            file.seek(0)
+            try:
+                self._process = subprocess.Popen(
+                    boot_command(sys.executable, _SANDBOX_FOLDER, "guest.main", their_sock.fileno()),
+                    stdin=file,
+                    stdout=their_stdout,
+                    stderr=their_stderr,
+                    pass_fds=[their_sock.fileno()],
+                    env={_MARK: self._mark},
+                    cwd=folder,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
+            ours.pop_all()
+        # A thread of its own a run: waiting for a child by descriptor or signal is not to be had on every platform.
+        threading.Thread(target=self._reap, name="actbox-reap", daemon=True).start()
+
+    async def wait(self) -> Ending:
+        return await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        if not self._ended.done():
+            self._end_tree()
+
+    def _reap(self) -> None:
+        # Looks without reaping first, so that the process id stays taken until the tree has been ended.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._end_tree()
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = code = os.waitstatus_to_exitcode(status)
+        ending = Ending(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
+            max_rss_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        )
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._tell, ending)
+
+    def _tell(self, ending: Ending) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ending)
+
+    def _end_tree(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for process in _marked_processes(f"{_MARK}={self._mark}".encode()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _marked_processes(mark: bytes) -> list[int]:
+    """Return the processes that were started with this variable, also those that left their parent's group."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                if mark in file.read():
+                    found.append(int(name))
+    return found

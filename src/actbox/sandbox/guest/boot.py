@@ -1,0 +1,20 @@
+"""How a fresh interpreter finds the guest without importing the rest of the package.
+
+`BOOT` is the whole of what is passed to `python -c`: it names this folder's parent as a package `_actbox` without
+running any `__init__`, so that nothing else is imported and a program's own modules cannot be mistaken for ours.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+BOOT = (
+    "import sys,types,importlib;"
+    "p=types.ModuleType('_actbox');p.__path__=[sys.argv[1]];sys.modules['_actbox']=p;"
+    "importlib.import_module('_actbox.'+sys.argv[2]).main(int(sys.argv[3]))"
+)
+
+
+def boot_command(python: str, folder: str, module: str, descriptor: int) -> List[str]:
+    """Return the command that runs `main(descriptor)` of a module below `folder`, free of the caller's settings."""
+    return [python, "-I", "-B", "-X", "utf8", "-c", BOOT, folder, module, str(descriptor)]

@@ -1,0 +1,242 @@
+"""The guest's end of the channel: tool calls from plain code, from threads, and from any number of event loops.
+
+One descriptor serves them all. Whoever waits reads for everybody: a thread that waits for its answer becomes the
+reader unless another is; an event loop reads when the descriptor is ready and no thread does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import threading
+from typing import Any, Callable, Dict, Optional, Set
+
+from . import wire
+
+if sys.version_info >= (3, 11):
+    from typing import TYPE_CHECKING
+else:
+    TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+
+_READ_BYTES = 256 * 1024
+
+
+class ToolError(Exception):
+    """A tool call failed; the message says how. `tool` is the tool's name."""
+
+    def __init__(self, message: str, tool: str = "") -> None:
+        super().__init__(message)
+        self.tool = tool
+
+
+# Programs see the name alone, as with a built-in exception.
+ToolError.__module__ = "builtins"
+
+
+class ChannelClosed(Exception):
+    """The host cannot be reached any more."""
+
+
+class _Call:
+    """One call that waits for its answer; `wake` is called once, from whichever thread read the answer."""
+
+    __slots__ = ("answer", "wake")
+
+    def __init__(self, wake: Optional[Callable[[], None]] = None) -> None:
+        self.answer: Optional[Dict[str, Any]] = None
+        self.wake = wake
+
+
+class HostChannel:
+    """Sends messages to the host, and hands each answer to whoever waits for it."""
+
+    def __init__(self, sock: socket.socket, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._owner = os.getpid()
+        # The host may answer with as much as it takes in, plus the envelope.
+        self._reader = wire.FrameReader(max_bytes + 65536)
+        self._turn = threading.Condition()
+        self._reading = False
+        self._closed = False
+        self._calls: Dict[int, _Call] = {}
+        self._last_id = 0
+        self._sending = threading.Lock()
+        self._loops: Set[Any] = set()
+
+    # What programs use
+
+    def call(self, tool: str, arguments: Dict[str, Any]) -> Any:
+        """Call a tool and wait for its value. Raises `ToolError`."""
+        call_id, call, frame = self._prepare(tool, arguments, None)
+        try:
+            self._send(frame)
+            while True:
+                with self._turn:
+                    while call.answer is None and self._reading and not self._closed:
+                        self._turn.wait()
+                    if call.answer is not None:
+                        return _value_of(call.answer, tool)
+                    if self._closed:
+                        raise ToolError("the connection to the host is closed", tool)
+                    self._reading = True
+                try:
+                    self._receive(wait=True)
+                finally:
+                    with self._turn:
+                        self._reading = False
+                        self._turn.notify_all()
+        finally:
+            self._calls.pop(call_id, None)
+
+    async def call_async(self, tool: str, arguments: Dict[str, Any]) -> Any:
+        """Call a tool from a coroutine; any number may wait at once. Raises `ToolError`."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(_set, future)
+
+        call_id, call, frame = self._prepare(tool, arguments, wake)
+        try:
+            self._watch(loop)
+            self._send(frame)
+            await future
+            if call.answer is None:
+                raise ToolError("the connection to the host is closed", tool)
+            return _value_of(call.answer, tool)
+        finally:
+            self._calls.pop(call_id, None)
+
+    # What the runner uses
+
+    def receive_first(self) -> Dict[str, Any]:
+        """Wait for the message that says what to run. Raises `ChannelClosed`, `wire.ProtocolError`."""
+        while True:
+            data = self._sock.recv(_READ_BYTES)
+            if not data:
+                raise ChannelClosed
+            for message in self._reader.feed(data):
+                return message
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send a message that has no answer. Raises `ChannelClosed`, and what `wire.encode` raises."""
+        self._send(wire.encode(message, self.max_bytes))
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: let go of the channel, which belongs to the process that began the run."""
+        self._closed = True
+        self._turn = threading.Condition()
+        self._sending = threading.Lock()
+        with contextlib.suppress(OSError):  # the program may have closed it already
+            os.close(self._fd)
+
+    # Inside
+
+    def _prepare(self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]]) -> Any:
+        if os.getpid() != self._owner:
+            raise ToolError("tools can be called from the program's first process only, not from a forked one", tool)
+        with self._turn:
+            self._last_id += 1
+            call_id = self._last_id
+        try:
+            frame = wire.encode({"t": "call", "id": call_id, "tool": tool, "args": arguments}, self.max_bytes)
+        except wire.MessageTooLong as error:
+            raise ToolError("the arguments are too large: %s" % error, tool) from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ToolError("the arguments must be JSON values or bytes: %s" % error, tool) from None
+        call = _Call(wake)
+        self._calls[call_id] = call
+        return call_id, call, frame
+
+    def _send(self, frame: bytes) -> None:
+        view = memoryview(frame)
+        with self._sending:
+            while view:
+                try:
+                    view = view[self._sock.send(view, socket.MSG_DONTWAIT) :]
+                except BlockingIOError:
+                    self._wait_to_send()
+                except OSError as error:
+                    self._close()
+                    raise ChannelClosed(str(error)) from None
+
+    def _wait_to_send(self) -> None:
+        # The host may be waiting to send to us: whoever waits to send must also read, or both would wait for ever.
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN | select.POLLOUT)
+        ready = poll.poll(1000)
+        if any(events & select.POLLIN for _, events in ready):
+            with self._turn:
+                if self._reading:
+                    return
+                self._reading = True
+            try:
+                self._receive(wait=False)
+            finally:
+                with self._turn:
+                    self._reading = False
+                    self._turn.notify_all()
+
+    def _receive(self, wait: bool) -> None:
+        try:
+            data = self._sock.recv(_READ_BYTES, 0 if wait else socket.MSG_DONTWAIT)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return
+        for message in self._reader.feed(data):
+            call = self._calls.get(message.get("id", 0))
+            if call is not None:
+                call.answer = message
+                if call.wake is not None:
+                    call.wake()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop not in self._loops:
+            loop.add_reader(self._fd, self._on_ready, loop)
+            self._loops = {known for known in self._loops if not known.is_closed()} | {loop}
+
+    def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._turn:
+            if self._reading:  # a thread is at it, and will wake us
+                return
+            self._reading = True
+        try:
+            self._receive(wait=False)
+        finally:
+            with self._turn:
+                self._reading = False
+                self._turn.notify_all()
+        if self._closed:
+            loop.remove_reader(self._fd)
+
+    def _close(self) -> None:
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+        for call in list(self._calls.values()):
+            if call.wake is not None:
+                call.wake()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _value_of(answer: Dict[str, Any], tool: str) -> Any:
+    if "error" in answer:
+        raise ToolError(answer["error"], tool)
+    return answer["value"]

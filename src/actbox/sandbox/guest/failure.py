@@ -1,0 +1,171 @@
+"""From an exception to an error that a model can act on: kind, message, line, the program's own frames, a hint."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import sysconfig
+import traceback
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+
+from .channel import ToolError
+
+MAX_MESSAGE = 20_000
+MAX_TRACEBACK = 50_000
+
+_GUEST_FOLDER = __file__.rpartition("/")[0]
+_LIBRARIES = tuple(
+    {sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {prefix + "/lib/" for prefix in (sys.prefix, sys.base_prefix)}
+    | {"/usr/lib/", "<frozen "}
+)
+
+
+def describe_exception(error: BaseException, program_name: str, tool_names: Iterable[str] = ()) -> Dict[str, Any]:
+    """Return what a result says of an exception that the program did not catch.
+
+    Frames of the guest and of libraries are left out of the traceback: it shows the program's own.
+    """
+    kind, limit, hint = _classify(error, program_name, tool_names)
+    if isinstance(error, MemoryError):
+        text, line = _traceback_without_memory(error, program_name)
+    else:
+        text, line = _traceback(error, program_name)
+    return {
+        "kind": kind,
+        "type": type(error).__name__,
+        "message": _cut(_message(error), MAX_MESSAGE),
+        "line": line,
+        "traceback": _cut(text, MAX_TRACEBACK),
+        "hint": hint,
+        "limit": limit,
+    }
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return str(error.msg)
+    try:
+        return str(error)
+    except Exception as failure:
+        return "(its message cannot be shown: str() raised %s)" % type(failure).__name__
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return text[: most // 2] + "\n… %d characters left out …\n" % (len(text) - most) + text[-most // 2 :]
+
+
+def _own(filename: str) -> bool:
+    return not filename.startswith(_GUEST_FOLDER) and not filename.startswith(_LIBRARIES)
+
+
+def _traceback(error: BaseException, program_name: str) -> Tuple[str, Optional[int]]:
+    shown = traceback.TracebackException.from_exception(error)
+    _keep_own_frames(shown, set())
+    text = "".join(shown.format())
+    if isinstance(error, SyntaxError) and error.filename == program_name:
+        return text, error.lineno
+    lines = [frame.lineno for frame in shown.stack if frame.filename == program_name]
+    return text, lines[-1] if lines else None
+
+
+def _keep_own_frames(shown: Optional[traceback.TracebackException], seen: Set[int]) -> None:
+    if shown is None or id(shown) in seen:
+        return
+    seen.add(id(shown))
+    shown.stack[:] = [frame for frame in shown.stack if _own(frame.filename)]
+    _keep_own_frames(shown.__cause__, seen)
+    _keep_own_frames(shown.__context__, seen)
+    for part in getattr(shown, "exceptions", None) or ():
+        _keep_own_frames(part, seen)
+
+
+def _traceback_without_memory(error: MemoryError, program_name: str) -> Tuple[str, Optional[int]]:
+    """Read the frames with the least of memory, then give back what they hold."""
+    frames: List[Tuple[str, int, str]] = []
+    entry = error.__traceback__
+    while entry is not None:
+        code = entry.tb_frame.f_code
+        if _own(code.co_filename):
+            frames.append((code.co_filename, entry.tb_lineno, code.co_name))
+        entry = entry.tb_next
+    traceback.clear_frames(error.__traceback__)
+    error.__traceback__ = None
+    text = "Traceback (most recent call last):\n"
+    text += "".join('  File "%s", line %d, in %s\n' % frame for frame in frames[-50:])
+    lines = [line for name, line, _ in frames if name == program_name]
+    return text + type(error).__name__ + "\n", lines[-1] if lines else None
+
+
+_NO_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+_DENIED = {errno.EPERM, errno.EROFS}
+
+
+def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Tuple[str, str, str]:
+    """Return the kind, the limit that was reached (or nothing) and a hint (or nothing)."""
+    if isinstance(error, SyntaxError) and error.filename == program_name and _raised_by_compiling(error):
+        return "SYNTAX", "", "correct line %s and send the whole program again" % error.lineno
+    if isinstance(error, ToolError):
+        return "TOOL", "", "correct the call, or catch ToolError and go on without it"
+    if isinstance(error, MemoryError):
+        return (
+            "MEMORY",
+            "memory_mib",
+            "work on less at a time: read in chunks, keep fewer columns, use generators",
+        )
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        if name not in sys.modules:
+            return (
+                "MISSING_DEPENDENCY",
+                "",
+                "%s is not installed in this environment; use the standard library or a package that is" % name,
+            )
+    if isinstance(error, EOFError) and "reading a line" in str(error):
+        return (
+            "RUNTIME",
+            "",
+            "nobody is there to type: put the values into the program, or pass them as inputs",
+        )
+    if isinstance(error, OSError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        return _classify_system(error)
+    if isinstance(error, NameError):
+        return "RUNTIME", "", _name_hint(error, tool_names)
+    return "RUNTIME", "", ""
+
+
+def _raised_by_compiling(error: SyntaxError) -> bool:
+    entry = error.__traceback__
+    while entry is not None:
+        if _own(entry.tb_frame.f_code.co_filename):
+            return False
+        entry = entry.tb_next
+    return True
+
+
+def _classify_system(error: BaseException) -> Tuple[str, str, str]:
+    code = getattr(error, "errno", None)
+    if isinstance(error, RuntimeError) or (isinstance(error, BlockingIOError) and code == errno.EAGAIN):
+        return "PROCESSES", "processes", "start fewer processes and threads at once, and wait for them"
+    if code == errno.EFBIG:
+        return "DISK", "file_mib", "write smaller files"
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return "DISK", "workspace_mib", "write less, or remove files that are no longer needed"
+    if code == errno.EMFILE:
+        return "RUNTIME", "open_files", "close files when done with them (use `with`)"
+    socket = sys.modules.get("socket")
+    if code in _NO_NETWORK or (socket is not None and isinstance(error, socket.gaierror)):
+        return "NETWORK", "", "this sandbox has no network; use the tools or the files that it was given"
+    if code in _DENIED:
+        return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
+    return "RUNTIME", "", ""
+
+
+def _name_hint(error: NameError, tool_names: Iterable[str]) -> str:
+    import difflib
+
+    name = getattr(error, "name", None) or str(error).partition("'")[2].partition("'")[0]
+    close = difflib.get_close_matches(name, list(tool_names), 1)
+    return "there is a tool named %s" % close[0] if close else ""

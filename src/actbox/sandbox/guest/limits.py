@@ -1,0 +1,47 @@
+"""Limits that a process can set for itself and all that it starts, and that none of them can raise again."""
+
+from __future__ import annotations
+
+import resource
+from typing import Dict, Union
+
+_MIB = 2**20
+
+
+def apply_limits(limits: Dict[str, Union[int, float]]) -> None:
+    """Set this process's resource limits. What memory it has already, before the program came, does not count."""
+    _lower(resource.RLIMIT_CORE, 0, 0)
+    if "memory_mib" in limits:
+        most = int(limits["memory_mib"]) * _MIB + _data_bytes()
+        _lower(resource.RLIMIT_DATA, most, most)
+    if "cpu_seconds" in limits:
+        seconds = max(1, -int(-limits["cpu_seconds"] // 1))  # whole seconds, rounded up
+        # The first asks with SIGXCPU, the second ends whoever ignored that.
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)
+    if "file_mib" in limits:
+        most = int(limits["file_mib"]) * _MIB
+        _lower(resource.RLIMIT_FSIZE, most, most)
+    if "open_files" in limits:
+        _lower(resource.RLIMIT_NOFILE, int(limits["open_files"]), int(limits["open_files"]))
+    if "processes" in limits:
+        _lower(resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"]))
+
+
+def _data_bytes() -> int:
+    """Return the memory that this process has of the kind which the limit counts; 0 where that cannot be read."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"VmData:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not a Linux; the limit then counts the interpreter too
+    return 0
+
+
+def _lower(which: int, soft: int, hard: int) -> None:
+    # Nobody may raise a hard limit, not even root everywhere: what is lower already stays.
+    _, highest = resource.getrlimit(which)
+    if highest != resource.RLIM_INFINITY:
+        hard = min(hard, highest)
+    resource.setrlimit(which, (min(soft, hard), hard))

@@ -1,0 +1,195 @@
+"""One run, from the message that says what to run to the message that says what came of it.
+
+The process is fresh and is never used again. Its standard output and error are pipes that the host reads; the channel
+carries nothing but messages.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import os
+import random
+import resource
+import socket
+import sys
+import threading
+import time
+from typing import Any, Dict, NoReturn, Optional
+
+from . import wire
+from .channel import ChannelClosed, HostChannel
+from .command import replace_with_command
+from .failure import describe_exception
+from .figures import catch_figures
+from .limits import apply_limits
+from .program import Compiled, compile_program, exit_code_of, new_main, run_in
+from .tools import bind_tools
+from .value import describe_value
+
+EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, and its result could not be sent
+
+
+def main(descriptor: int) -> NoReturn:
+    """Serve one run over the channel at `descriptor`, and end the process."""
+    sock = socket.socket(fileno=descriptor)
+    channel = HostChannel(sock, wire_limit_until_told())
+    try:
+        message = channel.receive_first()
+    except ChannelClosed:
+        os._exit(0)  # the host went away before it had a program
+    serve(channel, message)
+
+
+def wire_limit_until_told() -> int:
+    """Return the size that the first message may have: it brings the program, and the limit for all others."""
+    return 64 * 2**20
+
+
+def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
+    """Run what the message says, send what came of it, and end the process."""
+    os.environ.update(message["variables"])
+    apply_limits(message["limits"])
+    if message["t"] == "exec":
+        replace_with_command(message)
+    started = time.process_time()
+    channel.max_bytes = message["message_bytes"]
+    _own_streams()
+    _reseed()
+    folder = message["workspace"]
+    os.chdir(folder)
+    sys.argv = [message["name"]]
+    sys.path.insert(0, folder)
+    save_figures = catch_figures(os.path.join(folder, "output"))
+    owner = os.getpid()
+    os.register_at_fork(after_in_child=channel.leave_to_parent)
+
+    done: Dict[str, Any] = {"t": "done", "exit": 0}
+    names: Dict[str, Any] = {}
+    try:
+        compiled: Optional[Compiled] = compile_program(message["code"], message["name"])
+    except SyntaxError as error:
+        compiled = None
+        done["error"] = describe_exception(error, message["name"])
+        done["exit"] = 1
+    if compiled is not None:
+        names = bind_tools(message["tools"], channel, compiled.awaits)
+        names.update(message["inputs"])
+        _run(compiled, message, names, done, save_figures, owner)
+    _wait_for_threads()
+    _flush()
+    if os.getpid() != owner:
+        os._exit(done["exit"])
+    done["cpu_ms"] = (time.process_time() - started) * 1000
+    done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    os._exit(_send(channel, done))
+
+
+def _run(
+    compiled: Compiled,
+    message: Dict[str, Any],
+    names: Dict[str, Any],
+    done: Dict[str, Any],
+    save_figures: Any,
+    owner: int,
+) -> None:
+    main_module = new_main(names)
+    try:
+        has_value, value = run_in(main_module, compiled)
+        save_figures()
+        if has_value and value is not None and os.getpid() == owner:
+            done.update(describe_value(value, message["message_bytes"] // 4))
+        value = None
+    except SystemExit as stop:
+        done["exit"], text = exit_code_of(stop)
+        if text is not None:
+            print(text, file=sys.stderr)
+        if done["exit"]:
+            said = "the program ended itself with exit code %d" % done["exit"]
+            done["error"] = {"kind": "EXIT", "type": "SystemExit", "message": text or said}
+        _save_anyway(save_figures)
+    except BaseException as error:
+        if os.getpid() != owner:  # a child that the program forked: it ends as a script would
+            sys.stderr.write(describe_exception(error, message["name"])["traceback"])
+        else:
+            if isinstance(error, MemoryError):
+                main_module.__dict__.clear()  # what is to be told needs memory too
+            done["error"] = describe_exception(error, message["name"], [spec["alias"] for spec in message["tools"]])
+            _save_anyway(save_figures)
+        done["exit"] = 1
+    # Files that the program left open are written out when the last name for them goes, as at Python's own end.
+    main_module.__dict__.clear()
+
+
+def _save_anyway(save_figures: Any) -> None:
+    try:
+        save_figures()
+    except Exception as error:
+        print("a figure that was open could not be saved: %s" % error, file=sys.stderr)
+
+
+def _own_streams() -> None:
+    """Make Python's standard streams anew: they may have been made for other descriptors than this run's."""
+    stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
+    for name in ("stdin", "__stdin__"):
+        setattr(sys, name, stdin)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(number, "w", closefd=False), 64 * 1024),
+            encoding="utf-8",
+            errors="backslashreplace",  # a lone surrogate is shown, not an error
+            line_buffering=True,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
+
+
+def _reseed() -> None:
+    """Give this process randomness of its own: all that were forked from one place would share it."""
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
+
+
+def _wait_for_threads() -> None:
+    """Do what Python does before it ends: wait for threads that are no daemons, then call what `atexit` was given."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _flush() -> None:
+    """Write out every buffered file that is still alive: the process ends without Python's own finalisation."""
+    for held in gc.get_objects():
+        # By type(), since asking an object for its class may run the program's code.
+        if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter)):
+            _flush_one(held)
+    _flush_one(sys.stdout)
+    _flush_one(sys.stderr)
+
+
+def _flush_one(stream: Any) -> None:
+    try:
+        if stream is not None and not stream.closed:
+            stream.flush()
+    except Exception as error:  # the program may have closed the descriptor below it; nobody else is hurt
+        if stream not in (sys.stdout, sys.stderr):
+            print("a file could not be written out: %s" % error, file=sys.stderr)
+
+
+def _send(channel: HostChannel, done: Dict[str, Any]) -> int:
+    """Send the result, smaller if it must be; return the exit code of the process."""
+    try:
+        try:
+            channel.send(done)
+        except wire.MessageTooLong:
+            for part in ("forms", "value"):
+                done.pop(part, None)
+            channel.send(done)
+    except (ChannelClosed, wire.ProtocolError):
+        return EXIT_CHANNEL_LOST
+    return int(done["exit"])

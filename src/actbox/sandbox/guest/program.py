@@ -1,0 +1,95 @@
+"""The program itself: compiled as it was written, run as `__main__`, its last expression kept."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import sys
+from types import CodeType, ModuleType
+from typing import Any, Dict, Optional, Tuple
+
+_AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+# No identifier, so that no program can have a variable of this name.
+_VALUE = "<value>"
+
+
+class Compiled:
+    """A program that is ready to run. `awaits` says whether it uses `await` anywhere."""
+
+    def __init__(self, code: CodeType, awaits: bool) -> None:
+        self.code = code
+        self.awaits = awaits
+
+
+def compile_program(source: str, name: str) -> Compiled:
+    """Compile a module in which `await` may stand at the top level. Raises `SyntaxError` and nothing else of its own.
+
+    The source goes into `linecache` under `name`, so that tracebacks show its lines; line numbers are its own.
+    """
+    source = source[1:] if source.startswith("\ufeff") else source  # a byte order mark, as Python drops it from files
+    try:
+        tree = ast.parse(source, name)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            kept = ast.Assign(targets=[ast.copy_location(ast.Name(_VALUE, ast.Store()), last)], value=last.value)
+            tree.body[-1] = ast.copy_location(kept, last)
+        code = compile(tree, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        if error.filename != name:
+            error.filename = name
+        raise
+    except UnicodeEncodeError as error:
+        line = source.count("\n", 0, error.start) + 1
+        raise _syntax_error("the source has a lone surrogate, which is no character", name, line) from None
+    except ValueError as error:  # before 3.12: "source code string cannot contain null bytes"
+        raise _syntax_error(str(error), name, source.count("\n", 0, max(source.find("\0"), 0)) + 1) from None
+    except (RecursionError, MemoryError):
+        raise _syntax_error("the program is nested too deeply, or too large, to be compiled", name, 1) from None
+    lines = [line + "\n" for line in source.splitlines()]
+    linecache.cache[name] = (len(source), None, lines, name)
+    return Compiled(code, any(_awaits(node) for node in ast.walk(tree)))
+
+
+def _syntax_error(message: str, name: str, line: int) -> SyntaxError:
+    return SyntaxError(message, (name, line, None, None))
+
+
+def _awaits(node: ast.AST) -> bool:
+    return isinstance(node, _AWAITS) or (isinstance(node, ast.comprehension) and bool(node.is_async))
+
+
+def new_main(names: Dict[str, Any]) -> ModuleType:
+    """Make a fresh `__main__` that has these names bound."""
+    main = ModuleType("__main__")
+    main.__dict__.update(names)
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    return main
+
+
+def run_in(main: ModuleType, compiled: Compiled) -> Tuple[bool, Any]:
+    """Run the program; return whether it ended in an expression, and that expression's value."""
+    namespace = main.__dict__
+    if compiled.code.co_flags & inspect.CO_COROUTINE:
+        import asyncio
+
+        asyncio.run(_as_coroutine(eval(compiled.code, namespace)))
+    else:
+        exec(compiled.code, namespace)
+    has_value = _VALUE in namespace
+    return has_value, namespace.pop(_VALUE, None)
+
+
+async def _as_coroutine(awaitable: Any) -> None:
+    await awaitable
+
+
+def exit_code_of(error: SystemExit) -> Tuple[int, Optional[str]]:
+    """Return the exit code that `sys.exit(x)` means, and the text that Python would print for it."""
+    if error.code is None:
+        return 0, None
+    if isinstance(error.code, int):
+        return error.code & 0xFF, None
+    return 1, str(error.code)

@@ -1,0 +1,126 @@
+"""Frames: how one message looks on the channel. Pure: bytes in, messages out; both ends use it.
+
+A frame is two big-endian 32-bit lengths, then that much JSON (one object) and that many bytes of blobs. A message
+without bytes in it has no blobs. With them, each stands in the JSON as `{"\\0": index}` and the message's `blobs`
+key lists their sizes; a key of the message's own that starts with NUL gets one more NUL, so nothing is mistaken.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Dict, Iterator, List
+
+_HEADER = struct.Struct("!II")
+_MARK = "\0"
+
+
+class ProtocolError(Exception):
+    """The other end broke the rules of the channel."""
+
+
+class MessageTooLong(ProtocolError):
+    """A message is longer than the channel allows."""
+
+
+def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
+    """Return one frame. Raises `TypeError`, `ValueError` or `RecursionError` for what is no JSON and no bytes."""
+    try:
+        text, blobs = json.dumps(message, separators=(",", ":")), b""
+    except TypeError:
+        pieces: List[bytes] = []
+        lifted = _lift(message, pieces)
+        lifted["blobs"] = [len(piece) for piece in pieces]
+        text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
+    body = text.encode("ascii")
+    if len(body) + len(blobs) > max_bytes:
+        raise MessageTooLong("a message of %d bytes; the limit is %d" % (len(body) + len(blobs), max_bytes))
+    return _HEADER.pack(len(body), len(blobs)) + body + blobs
+
+
+def _lift(value: Any, pieces: List[bytes]) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        pieces.append(bytes(value))
+        return {_MARK: len(pieces) - 1}
+    if isinstance(value, dict):
+        return {
+            _MARK + key if isinstance(key, str) and key.startswith(_MARK) else key: _lift(item, pieces)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_lift(item, pieces) for item in value]
+    return value
+
+
+def _lower(value: Any, pieces: List[bytes]) -> Any:
+    if isinstance(value, dict):
+        if len(value) == 1 and _MARK in value:
+            index = value[_MARK]
+            if type(index) is not int or not 0 <= index < len(pieces):
+                raise ProtocolError("a message names a blob that it does not carry")
+            return pieces[index]
+        return {key[1:] if key.startswith(_MARK) else key: _lower(item, pieces) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_lower(item, pieces) for item in value]
+    return value
+
+
+class FrameReader:
+    """Turns received bytes into messages; refuses a frame by its header, before its body takes memory."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._need = _HEADER.size
+
+    def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
+        """Yield every message that is complete now. Raises `ProtocolError`; the reader is of no use after that."""
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= self._need:
+            text_length, blob_length = _HEADER.unpack_from(buffer)
+            if text_length + blob_length > self._max_bytes:
+                raise MessageTooLong(
+                    "a message of %d bytes; the limit is %d" % (text_length + blob_length, self._max_bytes)
+                )
+            end = _HEADER.size + text_length + blob_length
+            if len(buffer) < end:
+                self._need = end
+                return
+            text = bytes(buffer[_HEADER.size : _HEADER.size + text_length])
+            blobs = bytes(buffer[_HEADER.size + text_length : end])
+            del buffer[:end]
+            self._need = _HEADER.size
+            yield _decode(text, blobs)
+
+    @property
+    def pending(self) -> int:
+        """Bytes received of a message that is not complete."""
+        return len(self._buffer)
+
+
+def _decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("a message is not JSON: %s" % error) from None
+    if type(message) is not dict:
+        raise ProtocolError("a message is not a JSON object")
+    sizes = message.pop("blobs", None)
+    if sizes is None:
+        if blobs:
+            raise ProtocolError("a message carries blobs that it does not list")
+        return message
+    if type(sizes) is not list or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ProtocolError("a message's list of blobs makes no sense")
+    if sum(sizes) != len(blobs):
+        raise ProtocolError("a message's blobs do not have the sizes that it lists")
+    pieces, start = [], 0
+    for size in sizes:
+        pieces.append(blobs[start : start + size])
+        start += size
+    try:
+        lowered: Dict[str, Any] = _lower(message, pieces)
+    except RecursionError:
+        raise ProtocolError("a message is nested too deeply") from None
+    return lowered

@@ -1,0 +1,239 @@
+"""What the engines on this machine share: runs and commands over our own guest, files over a workspace descriptor.
+
+An engine adds two things: how a guest process is started, and where the workspace lies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.events import Completed, Event
+from actbox.core.policy import Policy, check_variables
+from actbox.core.program import Program
+from actbox.tools import Toolset
+from actbox.tools.threads import run_in_thread
+
+from .artifacts import OutputFolder
+from .contract import Command, FileInfo, Sandbox, Tools
+from .ending import Stop
+from .guest import wire
+from .runs import GuestProcess, drive, failed_result
+from .workspace import Workspace
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# What the guest takes as its first message; the program itself is bounded before.
+_MAX_FIRST_MESSAGE = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestStart:
+    """What an engine needs to know to start a guest: what stands on its standard input, and that is all."""
+
+    stdin: bytes
+
+
+class LocalSandbox(Sandbox):
+    """A sandbox whose guests are processes of this machine."""
+
+    guest_root: str = "/workspace"
+    """Where the workspace lies for a guest."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._workspace: Workspace | None = None
+        self._guests: set[GuestProcess] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._starting = asyncio.Lock()
+
+    # What an engine adds
+
+    @abstractmethod
+    async def _open_workspace(self) -> Workspace:
+        """Make the workspace, with its folders `input` and `output`. Raises `SandboxUnavailable`."""
+
+    @abstractmethod
+    async def _close_workspace(self) -> None:
+        """Remove everything that `_open_workspace` made."""
+
+    @abstractmethod
+    async def _start_guest(self, start: GuestStart) -> GuestProcess:
+        """Start a guest that waits for its first message. Raises `SandboxUnavailable`."""
+
+    @abstractmethod
+    def _base_variables(self) -> Mapping[str, str]:
+        """Return the environment variables that every guest has."""
+
+    def _guest_limits(self) -> Mapping[str, float]:
+        """Return the limits that the guest is to set for itself, which it cannot raise again."""
+        limits = self.policy.limits
+        names = ("memory_mib", "cpu_seconds", "file_mib", "open_files", "processes")
+        return {name: getattr(limits, name) for name in names}
+
+    # The contract
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._workspace is None:
+                self._workspace = await self._open_workspace()
+
+    async def stop(self) -> None:
+        async with self._starting:
+            workspace, self._workspace = self._workspace, None
+            if workspace is None:
+                return
+            for guest in self._guests:
+                guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+                guest.kill()
+            await asyncio.gather(*(guest.wait() for guest in self._guests))
+            workspace.close()
+            await self._close_workspace()
+
+    @property
+    def root(self) -> str:
+        return self.guest_root
+
+    async def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        workspace = self._running()
+        program = Program(program) if isinstance(program, str) else program
+        if program.language != "python":
+            raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
+        toolset = Toolset.of(tools)
+        spec = toolset.guest_spec()
+        taken = {tool["alias"] for tool in spec} & set(program.inputs)
+        if taken:
+            raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
+        for name, content in program.files.items():
+            data = content.encode() if isinstance(content, str) else content
+            await run_in_thread(workspace.write, f"input/{name}", data)
+        message = {
+            "t": "run",
+            "code": program.code,
+            "name": program.name,
+            "inputs": program.inputs,
+            "tools": spec,
+        }
+        async with aclosing(self._drive(workspace, message, toolset, timeout, b"")) as events:
+            async for event in events:
+                yield event
+
+    async def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Event]:
+        workspace = self._running()
+        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
+        if not arguments or not all(isinstance(argument, str) for argument in arguments):
+            raise InvalidValue("execute() takes a command line, or a non-empty sequence of texts")
+        if any("\0" in argument for argument in arguments) or (cwd is not None and "\0" in cwd):
+            raise InvalidValue("a command cannot have a NUL character in it")
+        extra = check_variables(env or {})
+        message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd), "extra": extra}
+        async with aclosing(self._drive(workspace, message, Toolset.of(None), timeout, stdin)) as events:
+            async for event in events:
+                yield event
+
+    def _start_folder(self, cwd: str | None) -> str:
+        if not cwd:
+            return self.guest_root
+        return cwd if cwd.startswith("/") else f"{self.guest_root}/{cwd}"
+
+    async def _drive(
+        self,
+        workspace: Workspace,
+        message: dict[str, Any],
+        toolset: Toolset,
+        timeout: float | None,
+        stdin: bytes,
+    ) -> AsyncGenerator[Event]:
+        limits = self.policy.limits
+        seconds = _timeout(timeout, limits.wall_seconds)
+        variables = {**self._base_variables(), **self.policy.variables, **message.pop("extra", {})}
+        message |= {
+            "variables": variables,
+            "limits": dict(self._guest_limits()),
+            "message_bytes": limits.message_bytes,
+            "workspace": self.guest_root,
+        }
+        try:
+            frame = wire.encode(message, _MAX_FIRST_MESSAGE)
+        except wire.MessageTooLong:
+            raise InvalidValue("the program and its inputs are too large; put data into files") from None
+        output = await run_in_thread(OutputFolder, workspace.descriptor, limits)
+        try:
+            guest = await self._start_guest(GuestStart(stdin=stdin))
+        except (SandboxUnavailable, OSError) as error:
+            yield Completed(failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here"))
+            return
+        self._guests.add(guest)
+        try:
+            events = drive(
+                guest,
+                frame,
+                command=message["t"] == "exec",
+                engine=self.traits.engine,
+                toolset=toolset,
+                limits=limits,
+                timeout=seconds,
+                collect=output.collect,
+            )
+            async with aclosing(events) as stream:
+                async for event in stream:
+                    yield event
+        finally:
+            self._guests.discard(guest)
+
+    def _running(self) -> Workspace:
+        if self._workspace is None:
+            raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+        return self._workspace
+
+    # Files
+
+    async def _files(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_in_thread(method, *args, **kwargs)
+
+    async def read_file(self, path: str) -> bytes:
+        return await self._files(self._running().read, path)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await self._files(self._running().write, path, data)
+
+    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        await self._files(self._running().remove, path, recursive)
+
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        return await self._files(self._running().list, path, recursive)
+
+    async def stat(self, path: str) -> FileInfo:
+        return await self._files(self._running().stat, path)
+
+    async def make_dir(self, path: str) -> None:
+        await self._files(self._running().make_dir, path)
+
+    async def move(self, source: str, target: str) -> None:
+        await self._files(self._running().move, source, target)
+
+
+def _timeout(asked: float | None, most: float) -> float:
+    if asked is None:
+        return most
+    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or math.isnan(asked) or asked <= 0:
+        raise InvalidValue(f"timeout must be a number of seconds above zero, not {asked!r}")
+    return min(asked, most)

@@ -1,0 +1,407 @@
+"""The kernel calls that make a sandbox, as typed functions.
+
+Each function is one call, or one idea that needs a few, and raises `OSError` with the call's name and what it
+was about. Nothing here decides anything: what is mounted, dropped or allowed is said by the callers.
+
+Python's `os` has some of these from 3.12 on, and some only where it was built against new kernel headers, as
+portable builds are not; so all of them go through the C library, and the newest by system call number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+# Namespaces: unshare(2), setns(2), and the same bits in clone(2).
+CLONE_NEWTIME = 0x00000080
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+CLONE_NEW_ANY = 0x7E020080
+
+# Mounts, the old calls: mount(2), umount2(2).
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_NOATIME = 0x400
+MS_BIND = 0x1000
+MS_MOVE = 0x2000
+MS_REC = 0x4000
+MS_UNBINDABLE = 1 << 17
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MS_SHARED = 1 << 20
+MNT_FORCE = 0x1
+MNT_DETACH = 0x2
+UMOUNT_NOFOLLOW = 0x8
+
+# Mounts, the new calls: open_tree(2), move_mount(2), mount_setattr(2), fsmount(2).
+MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_NOSUID = 0x2
+MOUNT_ATTR_NODEV = 0x4
+MOUNT_ATTR_NOEXEC = 0x8
+MOUNT_ATTR_NOATIME = 0x10
+MOUNT_ATTR_NODIRATIME = 0x80
+MOUNT_ATTR_IDMAP = 0x100000
+MOUNT_ATTR_NOSYMFOLLOW = 0x200000
+OPEN_TREE_CLONE = 0x1
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 0x4
+AT_FDCWD = -100
+AT_SYMLINK_NOFOLLOW = 0x100
+AT_NO_AUTOMOUNT = 0x800
+AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
+
+# Process attributes: prctl(2).
+PR_SET_PDEATHSIG = 1
+PR_GET_PDEATHSIG = 2
+PR_GET_DUMPABLE = 3
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_GET_SECCOMP = 21
+PR_SET_SECCOMP = 22
+SECCOMP_MODE_FILTER = 2
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
+PR_GET_SECUREBITS = 27
+PR_SET_SECUREBITS = 28
+PR_SET_CHILD_SUBREAPER = 36
+PR_GET_CHILD_SUBREAPER = 37
+PR_SET_NO_NEW_PRIVS = 38
+PR_GET_NO_NEW_PRIVS = 39
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# Capabilities: capabilities(7).
+CAP_CHOWN = 0
+CAP_DAC_OVERRIDE = 1
+CAP_FOWNER = 3
+CAP_KILL = 5
+CAP_SETGID = 6
+CAP_SETUID = 7
+CAP_SETPCAP = 8
+CAP_NET_ADMIN = 12
+CAP_SYS_CHROOT = 18
+CAP_SYS_PTRACE = 19
+CAP_SYS_ADMIN = 21
+CAP_SYS_RESOURCE = 24
+
+# User 0 has no rights, a change of user gives none, nothing can be made ambient; each bit with its lock.
+_SECUREBIT_NOROOT = 0x3
+_SECUREBIT_NO_SETUID_FIXUP = 0xC
+_SECUREBIT_KEEP_CAPS_LOCKED = 0x20
+_SECUREBIT_NO_CAP_AMBIENT_RAISE = 0xC0
+
+_CAPABILITY_VERSION_3 = 0x20080522
+_FSOPEN_CLOEXEC = 1
+_FSCONFIG_SET_FLAG = 0
+_FSCONFIG_SET_STRING = 1
+_FSCONFIG_CMD_CREATE = 6
+_FSMOUNT_CLOEXEC = 1
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 0x1
+_F_SETPIPE_SZ = 1031
+
+# System calls from 424 on have the same number on every architecture.
+_SYS_PIDFD_SEND_SIGNAL = 424
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
+_SYS_FSOPEN = 430
+_SYS_FSCONFIG = 431
+_SYS_FSMOUNT = 432
+_SYS_PIDFD_OPEN = 434
+_SYS_CLOSE_RANGE = 436
+_SYS_MOUNT_SETATTR = 442
+
+
+# Namespaces
+
+
+def unshare(flags: int) -> None:
+    """Put this process into new namespaces (`CLONE_NEW*`); a new pid namespace holds its next child first.
+
+    `CLONE_NEWUSER` needs a process of one thread (EINVAL).
+    """
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(fd: int, flags: int = 0) -> None:
+    """Enter the namespace of a `/proc/*/ns/*` descriptor, or those named by `flags` of a pidfd's process."""
+    _check(_libc.setns(fd, flags), "setns")
+
+
+def sethostname(name: str) -> None:
+    """Set the host name of the current uts namespace."""
+    encoded = os.fsencode(name)
+    _check(_libc.sethostname(encoded, len(encoded)), "sethostname")
+
+
+def bring_loopback_up() -> None:
+    """Bring `lo` up in the current network namespace, with 127.0.0.1 and ::1; one that is up stays so."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        request = struct.pack("16sh22x", b"lo", 0)
+        _, flags = struct.unpack("16sh22x", fcntl.ioctl(control, _SIOCGIFFLAGS, request))
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | _IFF_UP))
+
+
+# Mounts
+
+
+def mount(source: str | None, target: str, fstype: str | None, flags: int = 0, data: str | None = None) -> None:
+    """Mount, bind, remount or change propagation, as `flags` (`MS_*`) say."""
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, fstype, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), "mount", target)
+
+
+def umount(target: str, flags: int = 0) -> None:
+    """Unmount; `MNT_DETACH` takes it out of the tree at once, also while it is in use."""
+    _check(_libc.umount2(os.fsencode(target), flags), "umount", target)
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make the mount `new` the root and put the old root at `old`.
+
+    With both `"."` the old root lies over the new one; `umount(".", MNT_DETACH)` then lifts it off.
+    """
+    _check(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), "pivot_root", new)
+
+
+def open_tree(dirfd: int, path: str, flags: int) -> int:
+    """Return a descriptor of a mount.
+
+    With `OPEN_TREE_CLONE` it is a detached copy, which is gone with the descriptor if nobody attached it.
+    """
+    result = _syscall(_SYS_OPEN_TREE, dirfd, os.fsencode(path), flags | OPEN_TREE_CLOEXEC)
+    return _check(result, "open_tree", path)
+
+
+def move_mount(from_fd: int, to_path: str) -> None:
+    """Attach the mount that `from_fd` holds to a folder or file of the same kind."""
+    to = os.fsencode(to_path)
+    _check(_syscall(_SYS_MOVE_MOUNT, from_fd, b"", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH), "move_mount", to_path)
+
+
+def mount_setattr(
+    fd_or_path: int | str,
+    flags: int,
+    attr_set: int = 0,
+    attr_clr: int = 0,
+    userns_fd: int = 0,
+    propagation: int = 0,
+) -> None:
+    """Set and clear `MOUNT_ATTR_*` of a mount, with `AT_RECURSIVE` of all mounts below it too, all or none.
+
+    A mount is given by path, or by the descriptor of its root. `userns_fd` goes with `MOUNT_ATTR_IDMAP`;
+    `propagation` is one of `MS_PRIVATE`, `MS_SLAVE`, `MS_SHARED`, `MS_UNBINDABLE`.
+    """
+    attributes = struct.pack("=4Q", attr_set, attr_clr, propagation, userns_fd)
+    if isinstance(fd_or_path, int):
+        place = (fd_or_path, b"", flags | AT_EMPTY_PATH)
+    else:
+        place = (AT_FDCWD, os.fsencode(fd_or_path), flags)
+    result = _syscall(_SYS_MOUNT_SETATTR, *place, attributes, len(attributes))
+    _check(result, "mount_setattr", fd_or_path)
+
+
+def detached_mount(fstype: str, options: dict[str, str | bool], attrs: int = 0) -> int:
+    """Make a new filesystem and return its mount as a descriptor, to be placed by `move_mount`.
+
+    An option's value is text, or True for a bare flag; False leaves it out. `attrs` are `MOUNT_ATTR_*`.
+    The error of a refused option carries the kernel's own words where it gave some.
+    """
+    context = _check(_syscall(_SYS_FSOPEN, os.fsencode(fstype), _FSOPEN_CLOEXEC), "fsopen", fstype)
+    try:
+        for key, value in options.items():
+            if isinstance(value, str):
+                result = _fsconfig(context, _FSCONFIG_SET_STRING, os.fsencode(key), os.fsencode(value))
+            elif value:
+                result = _fsconfig(context, _FSCONFIG_SET_FLAG, os.fsencode(key), None)
+            else:
+                continue
+            _check_context(context, result, f"fsconfig {key}", fstype)
+        _check_context(context, _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None), "fsconfig create", fstype)
+        result = _syscall(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, attrs)
+        return _check_context(context, result, "fsmount", fstype)
+    finally:
+        os.close(context)
+
+
+# Privileges
+
+
+def prctl(option: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> int:
+    """Read or change an attribute of this process (`PR_*`)."""
+    return _check(_libc.prctl(option, a, b, c, d), f"prctl {option}")
+
+
+def set_no_new_privs() -> None:
+    """Let no later `execve` give this process or its children more rights; it cannot be undone."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
+    """Give up every capability but `keep`, for good: no `execve`, user 0 or set-user-id file brings one back.
+
+    What is kept belongs to this process and those it forks; a program that any of them executes has none.
+    Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on
+    capabilities it is about this thread: make it while there is no other.
+    """
+    _empty_bounding_set()
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
+    prctl(PR_SET_SECUREBITS, bits | _SECUREBIT_KEEP_CAPS_LOCKED | _SECUREBIT_NO_CAP_AMBIENT_RAISE)
+    mask = sum(1 << capability for capability in keep)
+    halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
+    _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")
+
+
+def effective_capabilities() -> int:
+    """Return the set of effective capabilities of this thread: bit `1 << CAP_*` for each."""
+    sets = ctypes.create_string_buffer(24)
+    _check(_libc.capget(_capability_header(), sets), "capget")
+    low, _, _, high, _, _ = struct.unpack("=6I", sets.raw)
+    return int(low | high << 32)
+
+
+# Processes and descriptors
+
+
+def set_dumpable(dumpable: bool) -> None:
+    """Say whether others of this user may trace this process or read its `/proc`; `execve` resets it."""
+    prctl(PR_SET_DUMPABLE, int(dumpable))
+
+
+def set_parent_death_signal(signal_number: int) -> None:
+    """Have the kernel send this process a signal when the thread that forked it ends (0: none).
+
+    A parent that was gone before the call is not noticed: compare `os.getppid()` afterwards.
+    """
+    prctl(PR_SET_PDEATHSIG, signal_number)
+
+
+def set_child_subreaper() -> None:
+    """Make this process the parent of its descendants' orphans, so that it can wait for them."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def pidfd_open(pid: int) -> int:
+    """Return a descriptor that never comes to mean another process; it polls readable once this one ended."""
+    return _check(_syscall(_SYS_PIDFD_OPEN, pid, 0), "pidfd_open", pid)
+
+
+def pidfd_send_signal(fd: int, signal_number: int) -> None:
+    """Signal the process of a pidfd; ProcessLookupError if it has ended."""
+    _check(_syscall(_SYS_PIDFD_SEND_SIGNAL, fd, signal_number, None, 0), "pidfd_send_signal")
+
+
+def close_range(first: int, last: int = 0xFFFFFFFF) -> None:
+    """Close every descriptor from `first` to `last`, both included; those that are not open are no error."""
+    result = _syscall(_SYS_CLOSE_RANGE, first, last, 0)
+    if result == 0:
+        return
+    # Kernels before 5.9 lack the call; old container engines' filters answer EPERM to what they do not know.
+    if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        _check(result, "close_range")
+    _close_one_by_one(first, last)
+
+
+def set_pipe_size(fd: int, size: int) -> int:
+    """Ask for a pipe of `size` bytes and return what it got, rounded up.
+
+    Beyond `/proc/sys/fs/pipe-max-size` it needs CAP_SYS_RESOURCE on the host (EPERM).
+    """
+    return fcntl.fcntl(fd, _F_SETPIPE_SZ, size)
+
+
+# How the calls are made
+
+
+def _load_libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    text, word, number = ctypes.c_char_p, ctypes.c_ulong, ctypes.c_int
+    libc.unshare.argtypes = [number]
+    libc.setns.argtypes = [number, number]
+    libc.sethostname.argtypes = [text, ctypes.c_size_t]
+    libc.mount.argtypes = [text, text, text, word, text]
+    libc.umount2.argtypes = [text, number]
+    libc.pivot_root.argtypes = [text, text]
+    libc.prctl.argtypes = [number, word, word, word, word]
+    libc.capget.argtypes = [text, ctypes.c_char_p]
+    libc.capset.argtypes = [text, ctypes.c_char_p]
+    libc.syscall.restype = ctypes.c_long
+    return libc
+
+
+_libc = _load_libc()
+
+
+def _syscall(number: int, *arguments: int | bytes | None) -> int:
+    """Make a call by number. Integers go as whole words: the upper half of a narrower one is undefined."""
+    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    return int(_libc.syscall(ctypes.c_long(number), *words))
+
+
+def _check(result: int, call: str, about: str | int | None = None) -> int:
+    """Return a call's result, or raise what errno says."""
+    if result != -1:
+        return result
+    code = ctypes.get_errno()
+    message = f"{call}: {os.strerror(code)}"
+    raise OSError(code, message) if about is None else OSError(code, message, about)
+
+
+def _fsconfig(context: int, command: int, key: bytes | None, value: bytes | None) -> int:
+    return _syscall(_SYS_FSCONFIG, context, command, key, value, 0)
+
+
+def _check_context(context: int, result: int, call: str, fstype: str) -> int:
+    """Do as `_check`, with what the kernel wrote into the filesystem context about the failure."""
+    try:
+        return _check(result, call, fstype)
+    except OSError as error:
+        try:
+            words = os.read(context, 4096).decode(errors="replace").strip()
+        except OSError:  # ENODATA: it wrote nothing
+            raise error from None
+        raise OSError(error.errno, f"{error.strerror} ({words})", fstype) from None
+
+
+def _capability_header() -> ctypes.Array[ctypes.c_char]:
+    """Return "version 3, this thread", in a buffer: the kernel may write the version it prefers."""
+    return ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+
+
+def _empty_bounding_set() -> None:
+    """Drop every capability that this kernel knows; /proc may be hidden, but one past the last is EINVAL."""
+    capability = 0
+    while True:
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            if error.errno == errno.EINVAL and capability > 0:
+                return
+            raise
+        capability += 1
+
+
+def _close_one_by_one(first: int, last: int) -> None:
+    """Close what /proc lists; where it is hidden that is an error, since a guess could leave something open."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if first <= fd <= last:
+            try:
+                os.close(fd)
+            except OSError as error:
+                if error.errno != errno.EBADF:  # the folder's own descriptor, which is closed by now
+                    raise

@@ -1,0 +1,150 @@
+"""The root that guests see: made once by the nursery as a template, read-only, and copied for each guest.
+
+It has the interpreter and its packages, `/usr`, a few files of `/etc` that programs cannot do without, five devices,
+and nothing else of the host. What belongs to one run (`/tmp`, `/proc`, the workspace, mounts) is put in by the child.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import linux
+from .identity import GUEST_ID
+
+# A folder that every Linux has and that the nursery itself needs nothing of; it is hidden in its own mount namespace.
+STAGE = "/sys"
+
+DEVICES = ("null", "zero", "full", "random", "urandom")
+_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "fonts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "magic",
+    "mime.types",
+    "pki/tls/certs",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+)
+_ETC_FILES = {
+    "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%d:%d:agent:/workspace:/bin/sh\n"
+    % (GUEST_ID, GUEST_ID),
+    "group": "root:x:0:\nagent:x:%d:\n" % GUEST_ID,
+    "hosts": "127.0.0.1 localhost actbox\n::1 localhost\n",
+    "hostname": "actbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\n",
+    "resolv.conf": "",
+}
+# Folders of the root that the child covers with something of its own: an environment below one of them comes after.
+COVERED = ("/tmp", "/dev", "/proc", "/workspace")
+_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "run", "var/tmp")
+_SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+
+
+class Templates:
+    """The nursery's template roots, one for each set of extra mount points."""
+
+    def __init__(self, environment: list[str]) -> None:
+        """`environment` are the folders of the interpreter and its packages."""
+        linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
+        self._environment = _outermost([path for path in environment if os.path.isdir(path)])
+        self._templates: dict[tuple[tuple[str, bool], ...], str] = {}
+        self.late: list[tuple[str, str]] = []
+        """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
+        for path in self._environment:
+            if path.startswith(tuple(cover + "/" for cover in COVERED)):
+                place = "%s/late/%d" % (STAGE, len(self.late))
+                os.makedirs(place)
+                linux.mount(path, place, None, linux.MS_BIND | linux.MS_REC, None)
+                _seal(place)
+                self.late.append((place, path))
+
+    def path_for(self, points: list[tuple[str, bool]]) -> str:
+        """Return the template that has these extra mount points: (absolute path, whether it is a folder)."""
+        key = tuple(sorted(points))
+        if key not in self._templates:
+            self._templates[key] = self._make("%s/template/%d" % (STAGE, len(self._templates)), key)
+        return self._templates[key]
+
+    def _make(self, root: str, points: tuple[tuple[str, bool], ...]) -> str:
+        os.makedirs(root)
+        linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
+        for name in _EMPTY:
+            os.makedirs("%s/%s" % (root, name), exist_ok=True)
+        _bind_folder("/usr", root)
+        for name in _SYSTEM:
+            if os.path.islink("/" + name):
+                os.symlink(os.readlink("/" + name), "%s/%s" % (root, name))
+            elif os.path.isdir("/" + name):
+                _bind_folder("/" + name, root)
+        late = {path for _, path in self.late}
+        for path in self._environment:
+            if path not in late and not path.startswith("/usr/"):
+                _bind_folder(path, root)
+        self._make_etc(root)
+        _make_dev(root)
+        os.symlink("/workspace/input", root + "/input")
+        os.symlink("/workspace/output", root + "/output")
+        for path, is_folder in points:
+            _make_point(root + path, is_folder)
+        _seal(root)
+        return root
+
+    def _make_etc(self, root: str) -> None:
+        os.makedirs(root + "/etc")
+        for name, text in _ETC_FILES.items():
+            with open("%s/etc/%s" % (root, name), "w") as file:
+                file.write(text)
+        for name in _ETC:
+            source = "/etc/" + name
+            if os.path.isdir(source):
+                _bind_folder(source, root)
+            elif os.path.isfile(source):
+                _make_point(root + source, False)
+                linux.mount(source, root + source, None, linux.MS_BIND, None)
+
+
+def _make_dev(root: str) -> None:
+    for name in DEVICES:
+        target = "%s/dev/%s" % (root, name)
+        _make_point(target, False)
+        linux.mount("/dev/" + name, target, None, linux.MS_BIND, None)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink("/proc/self/fd" + target, "%s/dev/%s" % (root, name))
+
+
+def _make_point(path: str, is_folder: bool) -> None:
+    if is_folder:
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a"):
+            pass
+
+
+def _bind_folder(path: str, root: str) -> None:
+    os.makedirs(root + path, exist_ok=True)
+    linux.mount(path, root + path, None, linux.MS_BIND | linux.MS_REC, None)
+
+
+def _seal(path: str) -> None:
+    """Make a tree read-only with all that is mounted in it; in it only our five devices are devices."""
+    attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
+    linux.mount_setattr(path, linux.AT_RECURSIVE, attributes, 0)
+    for name in DEVICES:
+        device = "%s/dev/%s" % (path, name)
+        if os.path.exists(device):
+            linux.mount_setattr(device, 0, 0, linux.MOUNT_ATTR_NODEV)
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    """Return the paths without those that lie below another of them."""
+    kept: list[str] = []
+    for path in sorted({os.path.abspath(path) for path in paths}):
+        if not kept or not path.startswith(tuple(outer + "/" for outer in kept)):
+            kept.append(path)
+    return kept

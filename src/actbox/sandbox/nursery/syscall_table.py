@@ -1,0 +1,288 @@
+"""Which system calls a guest may make, and why: the one table behind the seccomp filter.
+
+A call that stands nowhere here is refused with EPERM, which a program meets as an ordinary `PermissionError`
+and survives. A name that an architecture lacks (`open` on aarch64) is skipped there.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import stat
+
+from . import linux
+
+
+class Condition:
+    """What must hold of an argument, counted from 0, and the error if it does not.
+
+    Conditions look at the lower 32 bits of an argument, and so does the kernel: each argument named in this table is
+    an `int` (or shorter) to it, or, in `clone`, a word whose upper half it drops.
+    """
+
+    __slots__ = ("argument", "refusal")
+
+    def __init__(self, argument: int, refusal: int) -> None:
+        self.argument = argument
+        self.refusal = refusal
+
+
+class Only(Condition):
+    """It is one of `values`, looking at the bits of `mask`."""
+
+    __slots__ = ("mask", "values")
+
+    def __init__(self, argument: int, values: tuple[int, ...], refusal: int, mask: int = 0xFFFFFFFF) -> None:
+        super().__init__(argument, refusal)
+        self.values = values
+        self.mask = mask
+
+
+class Never(Condition):
+    """It is not `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, argument: int, value: int, refusal: int) -> None:
+        super().__init__(argument, refusal)
+        self.value = value
+
+
+class Without(Condition):
+    """It has none of `bits`."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, argument: int, bits: int, refusal: int) -> None:
+        super().__init__(argument, refusal)
+        self.bits = bits
+
+
+# The reason, and the names.
+ALLOWED: tuple[tuple[str, str], ...] = (
+    (
+        "Open, read and write files: the root that a guest sees decides which.",
+        "open openat openat2 creat close close_range read write readv writev pread64 pwrite64 preadv "
+        "pwritev preadv2 pwritev2 lseek truncate ftruncate fallocate fadvise64 readahead copy_file_range "
+        "sendfile splice tee fsync fdatasync sync_file_range flock fcntl dup dup2 dup3 pipe pipe2",
+    ),
+    (
+        "Look at files and change what their owner may change.",
+        "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 getdents getdents64 "
+        "readlink readlinkat umask chmod fchmod fchmodat chown fchown lchown fchownat utime utimes "
+        "futimesat utimensat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr "
+        "lsetxattr fsetxattr removexattr lremovexattr fremovexattr",
+    ),
+    (
+        "Make, move and remove files and folders, and move among them.",
+        "mkdir mkdirat rmdir link linkat symlink symlinkat unlink unlinkat rename renameat renameat2 "
+        "getcwd chdir fchdir",
+    ),
+    (
+        "Wait for descriptors, timers and changes of files: event loops are made of these.",
+        "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+        "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime "
+        "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
+    ),
+    (
+        "Manage the process's own memory, executable pages included: interpreters compile while they run.",
+        "mmap munmap mremap mprotect madvise mincore msync brk mlock mlock2 munlock mlockall munlockall "
+        "membarrier memfd_create pkey_alloc pkey_free pkey_mprotect get_mempolicy",
+    ),
+    (
+        "Start, signal and wait for processes: the pid namespace confines them, a limit counts them.",
+        "fork vfork execve execveat exit exit_group wait4 waitid kill tkill tgkill rt_sigqueueinfo "
+        "rt_tgsigqueueinfo pidfd_open pidfd_send_signal getpid getppid gettid getpgrp getpgid setpgid "
+        "getsid setsid",
+    ),
+    (
+        "What the C library and threads are built on.",
+        "arch_prctl set_tid_address set_robust_list get_robust_list rseq futex futex_waitv restart_syscall "
+        "getrandom rt_sigaction rt_sigprocmask rt_sigpending rt_sigreturn rt_sigsuspend rt_sigtimedwait "
+        "sigaltstack pause",
+    ),
+    (
+        "Read the time, sleep and set timers.",
+        "time gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer setitimer "
+        "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
+    ),
+    (
+        "Ask how processes are scheduled.",
+        "sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr sched_get_priority_max "
+        "sched_get_priority_min sched_rr_get_interval getpriority ioprio_get getcpu",
+    ),
+    (
+        "Ask about the system and the use of resources, and lower one's own limits.",
+        "uname sysinfo times getrusage getrlimit setrlimit",
+    ),
+    (
+        "Ask for and set ids: without capabilities they change between the ids that the process has.",
+        "getuid geteuid getgid getegid getresuid getresgid getgroups capget setuid setgid setreuid "
+        "setregid setresuid setresgid setfsuid setfsgid setgroups",
+    ),
+    (
+        "Use sockets: the network namespace decides what they reach.",
+        "connect accept accept4 bind listen getsockname getpeername getsockopt setsockopt shutdown sendto "
+        "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
+    ),
+    (
+        "Share memory and semaphores with the guest's own processes: the ipc namespace confines them.",
+        "shmget shmat shmdt shmctl semget semop semtimedop semctl",
+    ),
+    (
+        "Restrict oneself further.",
+        "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+    ),
+)
+
+# A session that can be forked keeps CAP_SYS_CHROOT, to enter a branch's own tree.
+CHROOT = ("Enter a branch's tree; out of it there is only the sandbox's own root.", "chroot")
+
+_IOCTLS = (
+    *(0x5421, 0x5450, 0x5451, 0x5452, 0x541B, 0x5460),  # FIONBIO FIONCLEX FIOCLEX FIOASYNC FIONREAD FIOQSIZE
+    *(0x5401, 0x5402, 0x5403, 0x5404),  # TCGETS TCSETS TCSETSW TCSETSF
+    *(0x802C542A, 0x402C542B, 0x402C542C, 0x402C542D),  # TCGETS2 TCSETS2 TCSETSW2 TCSETSF2
+    *(0x5413, 0x540F, 0x5410, 0x5429, 0x5411),  # TIOCGWINSZ TIOCGPGRP TIOCSPGRP TIOCGSID TIOCOUTQ
+    *(0x40049409, 0x4020940D),  # FICLONE FICLONERANGE
+    *(0x8910, 0x8912, 0x8913, 0x8915, 0x8917),  # SIOCGIFNAME SIOCGIFCONF …FLAGS …ADDR …DSTADDR
+    *(0x8919, 0x891B, 0x891D, 0x8921, 0x8927, 0x8933),  # SIOCGIFBRDADDR …NETMASK …METRIC …MTU …HWADDR …INDEX
+    0x8942,  # SIOCGIFTXQLEN
+)
+_PRCTLS = (
+    *(linux.PR_SET_NAME, 16),  # PR_GET_NAME
+    *(linux.PR_SET_PDEATHSIG, linux.PR_GET_PDEATHSIG, linux.PR_SET_DUMPABLE, linux.PR_GET_DUMPABLE),
+    *(linux.PR_CAPBSET_READ, linux.PR_GET_SECUREBITS, 7),  # PR_GET_KEEPCAPS
+    *(linux.PR_SET_NO_NEW_PRIVS, linux.PR_GET_NO_NEW_PRIVS, linux.PR_SET_SECCOMP, linux.PR_GET_SECCOMP),
+    *(29, 30, 41, 42),  # PR_SET_TIMERSLACK PR_GET_TIMERSLACK PR_SET_THP_DISABLE PR_GET_THP_DISABLE
+    *(linux.PR_GET_CHILD_SUBREAPER, 40, 25, 52),  # PR_GET_TID_ADDRESS PR_GET_TSC PR_GET_SPECULATION_CTRL
+    *(50, 51, 54, 55, 56, 61, 63, 64),  # aarch64: vector lengths (SVE, SME), pointer keys, tagged addresses
+    *(65, 66),  # PR_SET_MDWE PR_GET_MDWE
+    *(0x53564D41, 0x41555856),  # PR_SET_VMA PR_GET_AUXV
+)
+_SOCKET_TYPE_MASK = 0xF
+_FILTER_FLAG_NEW_LISTENER = 0x8
+_WATCHER = 1
+_PRIO_PROCESS, _PRIO_PGRP = 0, 1
+_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
+_FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
+
+# The reason, the names, and the conditions, which must all hold; the first that does not says the error.
+CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
+    (
+        "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel.",
+        "clone",
+        (Without(0, linux.CLONE_NEW_ANY & ~linux.CLONE_NEWTIME, errno.EPERM),),  # here 0x80 is a signal's bit
+    ),
+    (
+        "Local and internet sockets; no packets, no kernel interfaces, no rare protocols, no virtual machine's host.",
+        "socket",
+        (
+            Only(0, (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6), errno.EAFNOSUPPORT),
+            Only(1, (socket.SOCK_STREAM, socket.SOCK_DGRAM), errno.EPERM, _SOCKET_TYPE_MASK),
+            Only(2, (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP), errno.EPROTONOSUPPORT),
+        ),
+    ),
+    (
+        "Pairs of local sockets: the kernel can make no others, but would try.",
+        "socketpair",
+        (
+            Only(0, (socket.AF_UNIX,), errno.EAFNOSUPPORT),
+            Only(
+                1,
+                (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET),
+                errno.EPERM,
+                _SOCKET_TYPE_MASK,
+            ),
+        ),
+    ),
+    (
+        "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",
+        "ioctl",
+        (Only(1, _IOCTLS, errno.ENOTTY),),
+    ),
+    (
+        "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT.",
+        "prctl",
+        (Only(0, _PRCTLS, errno.EPERM),),
+    ),
+    (
+        "Ask for the personality or set the plain one; others turn off the randomising of addresses.",
+        "personality",
+        (Only(0, (0, 0xFFFFFFFF), errno.EPERM),),
+    ),
+    (
+        "Named pipes, sockets and plain files; no devices.",
+        "mknod",
+        (Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),),
+    ),
+    ("The same.", "mknodat", (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),)),
+    (
+        "Set limits and the scheduling of the guest's processes; not of pid 1, which watches them under the same user.",
+        "prlimit64 sched_setaffinity sched_setparam sched_setscheduler sched_setattr",
+        (Never(0, _WATCHER, errno.EPERM),),
+    ),
+    (
+        "The same: one process or process group, not all of the user's.",
+        "setpriority",
+        (Only(0, (_PRIO_PROCESS, _PRIO_PGRP), errno.EPERM), Never(1, _WATCHER, errno.EPERM)),
+    ),
+    (
+        "The same.",
+        "ioprio_set",
+        (Only(0, (_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP), errno.EPERM), Never(1, _WATCHER, errno.EPERM)),
+    ),
+    (
+        "A filter of one's own makes this one stricter; a listener would decide on others' calls.",
+        "seccomp",
+        (Without(1, _FILTER_FLAG_NEW_LISTENER, errno.EPERM),),
+    ),
+)
+
+# The reason, the names, and the error.
+REFUSED: tuple[tuple[str, str, int], ...] = (
+    (
+        "Its flags lie in memory, where a filter cannot look; the C library then takes `clone`.",
+        "clone3",
+        errno.ENOSYS,
+    ),
+    (
+        "Namespaces, mounts and roots: the sandbox's own walls.",
+        "unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick "
+        "mount_setattr",
+        errno.EPERM,
+    ),
+    (
+        "Other processes' memory, descriptors and state.",
+        "ptrace process_vm_readv process_vm_writev process_madvise process_mrelease pidfd_getfd kcmp "
+        "migrate_pages move_pages",
+        errno.EPERM,
+    ),
+    (
+        "Large kernel interfaces with a history of holes, which programs can do without.",
+        "bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register io_setup "
+        "io_submit io_getevents io_pgetevents io_cancel io_destroy vmsplice remap_file_pages modify_ldt "
+        "memfd_secret uselib msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive "
+        "mq_notify mq_getsetattr",
+        errno.EPERM,
+    ),
+    (
+        "Keys, file handles and watches are not confined by namespaces or by the root.",
+        "add_key request_key keyctl name_to_handle_at open_by_handle_at fanotify_init fanotify_mark lookup_dcookie",
+        errno.EPERM,
+    ),
+    (
+        "The machine's administration: clocks, names, quotas, accounting, logs, and everybody's disks.",
+        "settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname quotactl quotactl_fd "
+        "acct syslog vhangup nfsservctl sync syncfs mbind set_mempolicy set_mempolicy_home_node capset "
+        "sysfs ustat",
+        errno.EPERM,
+    ),
+)
+
+# The reason, and the names. The whole process is ended with SIGSYS.
+KILLED: tuple[tuple[str, str], ...] = (
+    (
+        "Change the running kernel, its devices' ports or its swap: no program does that in good faith.",
+        "kexec_load kexec_file_load init_module finit_module delete_module iopl ioperm reboot swapon swapoff",
+    ),
+)

@@ -1,0 +1,76 @@
+"""`open_sandbox`: from an engine's name to a sandbox, and what each engine says of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.core.policy import Policy
+
+from .contract import Sandbox
+from .traits import Traits
+
+ENGINES: tuple[str, ...] = ("linux", "process")
+"""Every engine, strongest first: the order in which `open_sandbox("auto")` tries them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCheck:
+    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it."""
+
+    engine: str
+    works: bool
+    reason: str = ""
+    advice: str = ""
+    traits: Traits | None = None
+
+
+def check(engine: str) -> EngineCheck:
+    """Try an engine on this machine, without running a program. Takes up to a second."""
+    if engine == "linux":
+        from .engines.linux import check as check_linux
+
+        return check_linux()
+    if engine == "process":
+        from .engines.process import TRAITS
+
+        return EngineCheck(engine=engine, works=True, traits=TRAITS)
+    raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+
+
+def open_sandbox(
+    engine: str = "auto",
+    *,
+    policy: Policy | None = None,
+    env: Mapping[str, str] | None = None,
+    allow_unisolated: bool = False,
+) -> Sandbox:
+    """Return a sandbox, which starts with `async with` (or `start()`).
+
+    `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython. `env` are environment
+    variables of every run, on top of the policy's. The `process` engine isolates nothing, and is opened only when
+    `allow_unisolated` is true, also by name.
+
+    Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
+    policy.
+    """
+    policy = policy or Policy()
+    if not isinstance(policy, Policy):
+        raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
+    if env:
+        policy = dataclasses.replace(policy, variables={**policy.variables, **env})
+    if engine not in ("auto", *ENGINES):
+        raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+    if engine == "linux" or (engine == "auto" and (not allow_unisolated or check("linux").works)):
+        from .engines.linux import LinuxSandbox
+
+        return LinuxSandbox(policy)
+    if not allow_unisolated:
+        raise SandboxUnavailable(
+            "the process engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"
+        )
+    from .engines.process import ProcessSandbox
+
+    return ProcessSandbox(policy)

@@ -1,0 +1,328 @@
+"""One run, seen from the host: from a guest that has started to `Completed`, for every engine alike.
+
+An engine gives a `GuestProcess`; this module reads its output and its channel, answers its tool calls, watches the
+host's own limits (wall time, output, tool calls) and says at the end what the run came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Literal
+
+from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.events import ArtifactCreated, Completed, Event, Output
+from actbox.core.policy import Limits
+from actbox.core.result import Artifact, ExecutionResult, Usage
+from actbox.tools import Toolset
+from actbox.tools.threads import run_in_thread
+
+from .channel.calls import ToolCalls
+from .channel.link import Link
+from .channel.messages import Call, Done, parse
+from .ending import Ending, Stop
+from .guest import wire
+from .guest.main import EXIT_CHANNEL_LOST
+from .verdict import verdict
+
+_READ_BYTES = 1024 * 1024
+# How long a guest may live on after its channel is closed or its result is in, before it is ended.
+_GRACE_SECONDS = 0.5
+
+
+class GuestProcess(ABC):
+    """A guest that has been started. The run closes the descriptors; the engine does everything else."""
+
+    sock: socket.socket | None
+    """The host's end of the channel, or `None` once it is closed."""
+    stdout: int
+    stderr: int
+    stopped: Stop | None = None
+    """Set by the engine before it ends a guest for a reason of its own, such as the sandbox's `stop()`."""
+
+    @abstractmethod
+    async def wait(self) -> Ending:
+        """Return how the guest ended, once nothing of its process tree is left."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End the guest's whole process tree, at once; also when it has ended already."""
+
+
+Collector = Callable[[], tuple[list[Artifact], list[str]]]
+
+
+async def drive(
+    guest: GuestProcess,
+    first_message: bytes,
+    *,
+    command: bool,
+    engine: str,
+    toolset: Toolset,
+    limits: Limits,
+    timeout: float,
+    collect: Collector,
+) -> AsyncGenerator[Event]:
+    """Yield the events of a run. However it is left, the guest's process tree has ended and its descriptors are closed.
+
+    `first_message` is the frame that says what to run; a `command` takes the guest's place and so says nothing more
+    on the channel. `collect` is called in a thread after the end, and returns
+    the artifacts and warnings about those that were left out.
+    """
+    run = _Run(guest, command, engine, toolset, limits, timeout)
+    try:
+        run.start(first_message)
+        while (event := await run.queue.get()) is not None:
+            yield event
+        artifacts, warnings = await run_in_thread(collect)
+        for artifact in artifacts:
+            yield ArtifactCreated(artifact)
+        yield Completed(run.result(artifacts, warnings))
+    finally:
+        await run.close()
+
+
+class _Stream:
+    """One of the guest's output pipes: decoded as it comes, and kept for the result."""
+
+    def __init__(self, descriptor: int, name: Literal["stdout", "stderr"]) -> None:
+        self.descriptor = descriptor
+        self.name = name
+        self.open = True
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+class _Run:
+    def __init__(
+        self,
+        guest: GuestProcess,
+        command: bool,
+        engine: str,
+        toolset: Toolset,
+        limits: Limits,
+        timeout: float,
+    ) -> None:
+        self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._guest = guest
+        self._command = command
+        self._engine = engine
+        self._limits = limits
+        self._timeout = min(timeout, limits.wall_seconds)
+        self._loop = asyncio.get_running_loop()
+        self._streams = (_Stream(guest.stdout, "stdout"), _Stream(guest.stderr, "stderr"))
+        self._output_left = limits.output_bytes
+        self._link: Link | None = None
+        self._done: Done | None = None
+        self._stop: Stop | None = None
+        self._ending: Ending | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._wall_ms = 0.0
+        self._calls = ToolCalls(
+            toolset,
+            limits.tool_calls,
+            limits.message_bytes,
+            self.queue.put_nowait,
+            self._over_budget,
+            self._failed,
+        )
+        self._waiter: asyncio.Task[None] | None = None
+
+    def start(self, first_message: bytes) -> None:
+        self._started = time.perf_counter()
+        for stream in self._streams:
+            os.set_blocking(stream.descriptor, False)
+            self._loop.add_reader(stream.descriptor, self._read, stream)
+        if self._guest.sock is not None:
+            self._link = Link(self._guest.sock, self._limits.message_bytes, self._on_message, self._on_lost)
+            self._calls.attach(self._link)
+            self._link.send(first_message)
+        self._timers.append(self._loop.call_later(self._timeout, self._on_timeout))
+        self._waiter = asyncio.create_task(self._wait())
+
+    async def close(self) -> None:
+        """Leave nothing behind; also when the run was abandoned halfway."""
+        for timer in self._timers:
+            timer.cancel()
+        self._calls.cancel()
+        if self._ending is None:
+            self._guest.kill()
+        if self._waiter is not None and not self._waiter.done():
+            # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
+            await asyncio.shield(self._waiter)
+        for stream in self._streams:
+            self._close_stream(stream)
+        if self._link is not None:
+            self._link.close()
+        elif self._guest.sock is not None:
+            self._guest.sock.close()
+
+    # What happens while it runs
+
+    async def _wait(self) -> None:
+        try:
+            ending = await self._guest.wait()
+        except Exception as error:
+            ending = Ending(failure=f"{type(error).__name__}: {error}")
+        if self._link is not None:
+            self._link.drain()
+        for stream in self._streams:
+            self._read_all(stream)
+        self._ending = ending
+        if not self._wall_ms:
+            self._note_time()
+        self._calls.cancel()
+        self.queue.put_nowait(None)
+
+    def _note_time(self) -> None:
+        self._wall_ms = (time.perf_counter() - self._started) * 1000
+
+    def _end(self, stop: Stop) -> None:
+        """End the guest for a reason; the first reason is the one that counts."""
+        if self._stop is None and self._done is None:
+            self._stop = stop
+            self._note_time()
+        self._guest.kill()
+
+    def _read(self, stream: _Stream) -> bool:
+        """Read once; return whether there was anything."""
+        try:
+            data = os.read(stream.descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_stream(stream)
+            return False
+        if len(data) > self._output_left:
+            data = data[: self._output_left]
+            most = self._limits.output_bytes
+            self._end(
+                Stop(
+                    ErrorKind.OUTPUT_LIMIT,
+                    f"the program printed more than {most:,} bytes; the first {most:,} are kept",
+                    "output_bytes",
+                    "print a summary, or write what is long to a file below output/",
+                )
+            )
+        self._output_left -= len(data)
+        if data:
+            self._say(stream, stream.decoder.decode(data))
+        return True
+
+    def _read_all(self, stream: _Stream) -> None:
+        while stream.open and self._output_left > 0 and self._read(stream):
+            pass
+        if stream.open:
+            self._close_stream(stream)
+
+    def _say(self, stream: _Stream, text: str) -> None:
+        if text:
+            stream.parts.append(text)
+            self.queue.put_nowait(Output(stream.name, text))
+
+    def _close_stream(self, stream: _Stream) -> None:
+        if stream.open:
+            stream.open = False
+            self._loop.remove_reader(stream.descriptor)
+            os.close(stream.descriptor)
+            self._say(stream, stream.decoder.decode(b"", final=True))
+
+    def _on_message(self, raw: dict[str, Any]) -> None:
+        for stream in self._streams:  # what was printed before the message comes before it
+            while stream.open and self._output_left > 0 and self._read(stream):
+                pass
+        try:
+            if self._done is not None:
+                raise wire.ProtocolError("a message after the result")
+            message = parse(raw)
+            if isinstance(message, Call):
+                self._calls.start(message)
+                return
+        except wire.ProtocolError as error:
+            self._on_lost(error)
+            return
+        if self._stop is None:
+            self._done = message
+            self._note_time()
+            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+
+    def _on_lost(self, error: wire.ProtocolError | None) -> None:
+        hint = "do not touch descriptors other than those that the program opened itself"
+        if error is not None:
+            self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=hint))
+        elif self._done is None and not self._command:
+            # The process may just be ending, which closes its descriptors first.
+            stop = Stop(ErrorKind.PROTOCOL, "the guest closed its channel to the host and went on", hint=hint)
+            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end, stop))
+
+    def _on_timeout(self) -> None:
+        self._end(
+            Stop(
+                ErrorKind.TIMEOUT,
+                f"the program was stopped after {self._timeout:g} seconds",
+                "wall_seconds",
+                "do less in one run, or ask for a longer timeout",
+            )
+        )
+
+    def _over_budget(self) -> None:
+        most = self._limits.tool_calls
+        self._end(
+            Stop(
+                ErrorKind.BUDGET,
+                f"the run is out of tool calls: it made {most:,}",
+                "tool_calls",
+                "call tools less often",
+            )
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        self._end(Stop(ErrorKind.SANDBOX, f"a tool call could not be answered: {type(error).__name__}: {error}"))
+
+    # What it came to
+
+    def result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
+        """Return the result; only when the queue has said that the run is over."""
+        ending, done = self._ending or Ending(), self._done
+        if self._stop is None and done is None:
+            self._stop = self._guest.stopped
+        if done is None and not self._command and ending.exit_code == EXIT_CHANNEL_LOST and self._stop is None:
+            self._stop = Stop(ErrorKind.PROTOCOL, "the guest lost its channel to the host, and with it the result")
+        exit_code, error = verdict(self._stop, ending, done, self._limits)
+        stdout, stderr = self._streams
+        succeeded = done is not None and error is None
+        return ExecutionResult(
+            stdout=stdout.text,
+            stderr=stderr.text,
+            exit_code=exit_code,
+            value=done.value if done and succeeded else None,
+            value_text=done.value_text if done and succeeded else None,
+            value_forms=done.forms if done and succeeded else {},
+            error=error,
+            artifacts=tuple(artifacts),
+            warnings=tuple(warnings),
+            usage=Usage(
+                wall_ms=round(self._wall_ms, 3),
+                cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
+                max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
+                tool_calls=self._calls.count,
+            ),
+            sandbox=self._engine,
+        )
+
+
+def failed_result(engine: str, message: str, hint: str = "") -> ExecutionResult:
+    """Return the result of a run that the sandbox itself could not begin."""
+    error = ErrorInfo(kind=ErrorKind.SANDBOX, message=message, hint=hint)
+    return ExecutionResult(exit_code=125, error=error, sandbox=engine)

@@ -1,0 +1,210 @@
+"""The same sandboxes for scripts and notebooks: plain calls, also where an event loop is running already.
+
+One background thread has the event loop on which all of them run. Calls may come from any thread; Ctrl-C while one
+waits cancels its run, as cancelling a task does in the asynchronous API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from .core.events import Event
+from .core.policy import Policy
+from .core.program import Program
+from .core.result import ExecutionResult
+from .sandbox.contract import Command, FileInfo, Sandbox, Tools
+from .sandbox.opening import open_sandbox as _open_sandbox
+from .sandbox.traits import Traits
+
+T = TypeVar("T")
+
+
+def run(
+    code: Program | str,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes | str] | None = None,
+    tools: Tools = None,
+    timeout: float | None = None,
+    policy: Policy | None = None,
+    env: Mapping[str, str] | None = None,
+    engine: str = "auto",
+    allow_unisolated: bool = False,
+) -> ExecutionResult:
+    """Run one program in a sandbox of its own, which is gone afterwards, and return what it came to.
+
+    `inputs` are bound as variables, `files` placed below `/input`, `tools` are functions that the program may call;
+    `timeout` is in seconds and may only lower the policy's wall limit (60 seconds unless told). The rest is as for
+    `open_sandbox`, with the same exceptions.
+    """
+    if not isinstance(code, Program):
+        code = Program(code, inputs=inputs or {}, files=files or {})
+    elif inputs or files:
+        raise TypeError("a Program brings its own inputs and files")
+    with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:
+        return box.run(code, tools=tools, timeout=timeout)
+
+
+def open_sandbox(
+    engine: str = "auto",
+    *,
+    policy: Policy | None = None,
+    env: Mapping[str, str] | None = None,
+    allow_unisolated: bool = False,
+) -> SyncSandbox:
+    """Return a sandbox to be used with `with`; everything else is as for `actbox.open_sandbox`."""
+    return SyncSandbox(_open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated))
+
+
+class SyncSandbox:
+    """A `Sandbox` whose methods are plain calls. Their contract is the one of `Sandbox`, name by name."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    @property
+    def traits(self) -> Traits:
+        """What the engine really does."""
+        return self._sandbox.traits
+
+    @property
+    def root(self) -> str:
+        """Where the workspace lies for a program."""
+        return self._sandbox.root
+
+    def start(self) -> None:
+        """See `Sandbox.start`."""
+        _call(self._sandbox.start())
+
+    def stop(self) -> None:
+        """See `Sandbox.stop`."""
+        _call(self._sandbox.stop())
+
+    def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
+        """See `Sandbox.run`."""
+        return _call(self._sandbox.run(program, tools=tools, timeout=timeout))
+
+    def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
+        """See `Sandbox.stream`. Closing the iterator early ends the program."""
+        return _iterate(self._sandbox.stream(program, tools=tools, timeout=timeout))
+
+    def execute(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ExecutionResult:
+        """See `Sandbox.execute`."""
+        return _call(self._sandbox.execute(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+
+    def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Event]:
+        """See `Sandbox.execute_stream`."""
+        return _iterate(self._sandbox.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+
+    def read_file(self, path: str) -> bytes:
+        """See `Sandbox.read_file`."""
+        return _call(self._sandbox.read_file(path))
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """See `Sandbox.write_file`."""
+        _call(self._sandbox.write_file(path, data))
+
+    def read_text(self, path: str) -> str:
+        """See `Sandbox.read_text`."""
+        return _call(self._sandbox.read_text(path))
+
+    def write_text(self, path: str, text: str) -> None:
+        """See `Sandbox.write_text`."""
+        _call(self._sandbox.write_text(path, text))
+
+    def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        """See `Sandbox.remove_file`."""
+        _call(self._sandbox.remove_file(path, recursive=recursive))
+
+    def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        """See `Sandbox.list_files`."""
+        return _call(self._sandbox.list_files(path, recursive=recursive))
+
+    def stat(self, path: str) -> FileInfo:
+        """See `Sandbox.stat`."""
+        return _call(self._sandbox.stat(path))
+
+    def make_dir(self, path: str) -> None:
+        """See `Sandbox.make_dir`."""
+        _call(self._sandbox.make_dir(path))
+
+    def move(self, source: str, target: str) -> None:
+        """See `Sandbox.move`."""
+        _call(self._sandbox.move(source, target))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class _Portal:
+    """A daemon thread with an event loop, made anew in a forked process."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="actbox-sync", daemon=True).start()
+
+
+_portal: _Portal | None = None
+_making = threading.Lock()
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    global _portal
+    with _making:
+        if _portal is None or _portal.owner != os.getpid():
+            _portal = _Portal()
+        return _portal.loop
+
+
+def _call(coroutine: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        if not future.done():  # Ctrl-C: the run ends before we do
+            finished = threading.Event()
+            future.add_done_callback(lambda _: finished.set())
+            future.cancel()
+            finished.wait(5)
+        raise
+
+
+def _iterate(events: AsyncIterator[Event]) -> Iterator[Event]:
+    async def next_event() -> Event | None:
+        return await anext(events, None)
+
+    try:
+        while (event := _call(next_event())) is not None:
+            yield event
+    finally:
+        with contextlib.suppress(RuntimeError):
+            _call(events.aclose())  # type: ignore[attr-defined]

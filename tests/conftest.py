@@ -1,0 +1,103 @@
+"""Every test of a sandbox runs on every engine that can keep what the test is about.
+
+A further engine joins by its name in `ENGINES`. What an engine lacks it says in its traits, and the test is skipped with
+that as its reason; nothing here asks for an engine by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import actbox
+from actbox import EngineCheck, Limits, Policy, Sandbox
+
+
+@functools.cache
+def engine_check(engine: str) -> EngineCheck:
+    return actbox.check(engine)
+
+
+@pytest.fixture(params=actbox.ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of an engine that works here."""
+    found = engine_check(request.param)
+    if not found.works:
+        pytest.skip(f"the {request.param} engine does not work here: {found.reason}. {found.advice}")
+    return request.param
+
+
+@pytest.fixture
+def isolated_engine(engine: str) -> str:
+    """The name of an engine that keeps a hostile program away from the host."""
+    found = engine_check(engine)
+    assert found.traits is not None
+    if not found.traits.isolated:
+        pytest.skip(f"{engine} does not claim to isolate: {found.traits.isolation}")
+    return engine
+
+
+OpenBox = Callable[..., Any]
+
+
+@pytest_asyncio.fixture
+async def open_box(engine: str) -> AsyncIterator[OpenBox]:
+    """Return a function that opens a started sandbox, which is stopped after the test."""
+    boxes: list[Sandbox] = []
+
+    async def open_one(policy: Policy | None = None, **given: Any) -> Sandbox:
+        limits = {name: given.pop(name) for name in list(given) if name in Limits().to_dict()}
+        if limits:
+            traits = engine_check(engine).traits
+            assert traits is not None
+            for name in limits:
+                if name not in traits.enforced:
+                    pytest.skip(f"{engine} does not enforce {name}")
+            policy = Policy(limits=Limits(**limits))
+        box = actbox.open_sandbox(engine, policy=policy, allow_unisolated=True, **given)
+        await box.start()
+        boxes.append(box)
+        return box
+
+    yield open_one
+    for box in boxes:
+        await box.stop()
+
+
+@pytest_asyncio.fixture
+async def box(open_box: OpenBox) -> Sandbox:
+    """A sandbox with the default policy."""
+    sandbox: Sandbox = await open_box()
+    return sandbox
+
+
+@pytest_asyncio.fixture
+async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
+    """A sandbox of an engine that isolates."""
+    sandbox: Sandbox = await open_box()
+    return sandbox
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with what could not run and why, each reason once."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason.removeprefix("Skipped: ")] = reasons.get(reason.removeprefix("Skipped: "), 0) + 1
+    who = "root" if os.geteuid() == 0 else "an ordinary user"
+    terminalreporter.section(f"what could not run (as {who})")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count:4} × {reason}")
+    if not reasons:
+        terminalreporter.write_line("nothing: everything ran")
+
+
+def literal(value: object) -> str:
+    """Return a value as source that a program can have in it."""
+    return json.dumps(value)

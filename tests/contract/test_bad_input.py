@@ -1,0 +1,258 @@
+"""What bad programs get: the right kind of error, a sentence that helps, and a host that does not feel it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from actbox import ErrorKind, ExecutionResult, Sandbox
+from tests.conftest import OpenBox
+
+
+def kind_of(result: ExecutionResult) -> ErrorKind:
+    assert not result.success
+    assert result.exit_code != 0
+    assert result.error is not None
+    assert result.error.message or result.error.type
+    return result.error.kind
+
+
+async def test_what_is_no_python_is_a_syntax_error_with_line_and_caret(box: Sandbox) -> None:
+    result = await box.run("x = 1\nif x = 2:\n    pass")
+    assert kind_of(result) is ErrorKind.SYNTAX
+    assert result.error is not None
+    assert result.error.line == 2
+    assert "if x = 2:" in result.error.traceback
+    assert "^" in result.error.traceback
+
+
+async def test_a_syntax_error_at_run_time_is_not_the_programs_own(box: Sandbox) -> None:
+    assert kind_of(await box.run("compile('x =', 'other', 'exec')")) is ErrorKind.RUNTIME
+
+
+async def test_an_endless_loop_times_out_and_its_output_is_kept(box: Sandbox) -> None:
+    result = await box.run("print('begun')\nwhile True: pass", timeout=0.4)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert result.exit_code == 124
+    assert result.stdout == "begun\n"
+    assert result.error is not None
+    assert result.error.limit == "wall_seconds"
+    assert 0.3 < result.usage.wall_ms / 1000 < 2
+
+
+async def test_a_timeout_may_only_lower_the_wall_limit(open_box: OpenBox) -> None:
+    box = await open_box(wall_seconds=0.4)
+    result = await box.run("while True: pass", timeout=100)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert "0.4 seconds" in result.error.message
+
+
+async def test_signals_do_not_save_a_program_from_its_timeout(box: Sandbox) -> None:
+    code = "import signal\nfor n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM): signal.signal(n, signal.SIG_IGN)\n"
+    assert kind_of(await box.run(code + "while True: pass", timeout=0.4)) is ErrorKind.TIMEOUT
+
+
+async def test_processor_time_is_limited(open_box: OpenBox) -> None:
+    box = await open_box(cpu_seconds=1)
+    result = await box.run("while True: pass", timeout=20)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert result.exit_code == 124
+    assert result.error.limit == "cpu_seconds"
+
+
+async def test_processor_time_of_all_processes_together_is_limited(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(cpu_seconds=1)
+    started = time.perf_counter()
+    result = await box.run("import os\nfor _ in range(3): os.fork()\nwhile True: pass", timeout=20)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert result.error.limit == "cpu_seconds"
+    assert time.perf_counter() - started < 5
+
+
+async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> None:
+    box = await open_box(memory_mib=256)
+    result = await box.run("x = list(range(500_000_000))")
+    assert kind_of(result) is ErrorKind.MEMORY
+    assert result.error.limit == "memory_mib"
+    assert result.error.line == 1
+
+
+async def test_a_program_can_catch_a_memory_error_and_go_on(open_box: OpenBox) -> None:
+    box = await open_box(memory_mib=256)
+    result = await box.run("try:\n    x = bytearray(4 << 30)\nexcept MemoryError:\n    print('caught')")
+    assert result.stdout == "caught\n"
+    assert result.success
+
+
+async def test_memory_of_all_processes_together_is_limited(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(memory_mib=256)
+    code = (
+        "import os, time\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0:\n"
+        "        x = bytearray(b'x') * (100 << 20)\n"
+        "        time.sleep(30)\n"
+        "        os._exit(0)\n"
+        "time.sleep(30)"
+    )
+    assert kind_of(await box.run(code, timeout=8)) is ErrorKind.MEMORY
+
+
+async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(memory_mib=256)
+    code = "import mmap\nm = mmap.mmap(-1, 2 << 30)\nfor i in range(0, 2 << 30, 4096): m[i] = 1"
+    assert kind_of(await box.run(code)) is ErrorKind.MEMORY
+
+
+async def test_a_fork_bomb_meets_the_limit_of_processes(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(processes=32)
+    assert kind_of(await box.run("import os\nwhile True: os.fork()", timeout=10)) is ErrorKind.PROCESSES
+
+
+async def test_a_patient_fork_bomb_meets_it_too(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(processes=32)
+    code = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    assert kind_of(await box.run(code, timeout=1)) is ErrorKind.PROCESSES
+
+
+async def test_a_thread_bomb_meets_it_too(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(processes=32)
+    code = "import threading, time\nfor _ in range(200): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
+    assert kind_of(await box.run(code, timeout=10)) is ErrorKind.PROCESSES
+
+
+async def test_as_many_processes_as_allowed_can_be_had(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(processes=20)
+    code = "import threading, time\nfor _ in range(19): threading.Thread(target=time.sleep, args=(0.1,)).start()\nprint('all')"
+    result = await box.run(code)
+    assert result.stdout == "all\n", result.error
+
+
+async def test_endless_output_is_ended_and_its_first_part_kept(open_box: OpenBox) -> None:
+    box = await open_box(output_bytes=100_000)
+    result = await box.run("while True: print('x' * 999)", timeout=20)
+    assert kind_of(result) is ErrorKind.OUTPUT_LIMIT
+    assert len(result.stdout) == 100_000
+    assert result.stdout.startswith("x" * 999 + "\n")
+
+
+async def test_a_gigabyte_of_output_is_ended_early(box: Sandbox) -> None:
+    result = await box.run("import sys\nfor _ in range(1024): sys.stdout.write('y' * (1 << 20))", timeout=20)
+    assert kind_of(result) is ErrorKind.OUTPUT_LIMIT
+    assert len(result.stdout) == 10_000_000
+
+
+async def test_both_streams_count_against_one_output_limit(open_box: OpenBox) -> None:
+    box = await open_box(output_bytes=1000)
+    result = await box.run("import sys\nprint('a' * 600)\nprint('b' * 600, file=sys.stderr)\nimport time\ntime.sleep(5)")
+    assert kind_of(result) is ErrorKind.OUTPUT_LIMIT
+    assert len(result.stdout) + len(result.stderr) == 1000
+
+
+async def test_a_file_may_not_outgrow_its_limit(open_box: OpenBox) -> None:
+    box = await open_box(file_mib=2)
+    result = await box.run("open('big', 'wb').write(b'x' * (3 << 20))")
+    assert kind_of(result) is ErrorKind.DISK
+    assert result.error.limit == "file_mib"
+
+
+async def test_the_workspace_may_not_outgrow_its_limit(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(workspace_mib=4, file_mib=100)
+    result = await box.run("for n in range(9): open(f'f{n}', 'wb').write(b'x' * (1 << 20))")
+    assert kind_of(result) is ErrorKind.DISK
+    assert result.error.limit == "workspace_mib"
+
+
+async def test_many_empty_files_fill_the_workspace_too(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(workspace_mib=1)
+    assert kind_of(await box.run("for n in range(100_000): open(f'f{n}', 'w').close()")) is ErrorKind.DISK
+
+
+async def test_open_files_are_limited(open_box: OpenBox) -> None:
+    box = await open_box(open_files=40)
+    result = await box.run("files = [open('/dev/null') for _ in range(100)]")
+    assert kind_of(result) is ErrorKind.RUNTIME
+    assert result.error.limit == "open_files"
+
+
+async def test_a_crash_names_its_signal(box: Sandbox) -> None:
+    result = await box.run("print('before')\nimport ctypes\nctypes.string_at(0)")
+    assert kind_of(result) is ErrorKind.CRASH
+    assert result.error is not None
+    assert result.error.type == "SIGSEGV"
+    assert result.exit_code == 139
+
+
+async def test_a_program_that_kills_itself_is_a_crash(box: Sandbox) -> None:
+    result = await box.run("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    assert kind_of(result) is ErrorKind.CRASH
+    assert result.exit_code == 137
+
+
+async def test_a_nul_byte_in_the_source_is_a_syntax_error(box: Sandbox) -> None:
+    result = await box.run("x = 1\ny = '\0'\n")
+    assert kind_of(result) is ErrorKind.SYNTAX
+    assert "null" in result.error.message.lower()  # type: ignore[union-attr]
+
+
+async def test_a_lone_surrogate_in_the_source_is_a_syntax_error_with_its_line(box: Sandbox) -> None:
+    result = await box.run("x = 1\ny = '\ud800'\n")
+    assert kind_of(result) is ErrorKind.SYNTAX
+    assert result.error is not None
+    assert "surrogate" in result.error.message
+    assert result.error.line == 2
+
+
+async def test_a_byte_order_mark_and_windows_line_ends_are_fine(box: Sandbox) -> None:
+    assert (await box.run("\ufeffx = 1\r\nif x:\r\n    y = '''a\r\nb'''\r\ny")).value == "a\nb"
+
+
+async def test_mixed_tabs_and_spaces_are_a_syntax_error_with_its_line(box: Sandbox) -> None:
+    result = await box.run("if 1:\n        x = 1\n\tx = 2")
+    assert kind_of(result) is ErrorKind.SYNTAX
+    assert result.error is not None
+    assert result.error.type == "TabError"
+    assert result.error.line == 3
+
+
+async def test_five_megabytes_of_source_run(box: Sandbox) -> None:
+    code = "x = 0\n" + "# " + "c" * 1_000_000 + "\n" + "text = '" + "t" * 4_000_000 + "'\nlen(text)"
+    assert (await box.run(code)).value == 4_000_000
+
+
+async def test_source_that_is_nested_too_deeply_is_a_syntax_error(box: Sandbox) -> None:
+    assert kind_of(await box.run("(" * 10_000 + ")" * 10_000)) is ErrorKind.SYNTAX
+
+
+async def test_endless_recursion_is_an_ordinary_error(box: Sandbox) -> None:
+    result = await box.run("def f(): return f()\nf()")
+    assert kind_of(result) is ErrorKind.RUNTIME
+    assert result.error is not None
+    assert result.error.type == "RecursionError"
+    assert len(result.error.traceback) < 60_000
+
+
+async def test_an_empty_program_succeeds(box: Sandbox) -> None:
+    for code in ("", "\n\n", "# nothing", '"""only words"""'):
+        assert (await box.run(code)).success
+
+
+async def test_a_link_in_the_output_folder_is_not_followed(box: Sandbox) -> None:
+    result = await box.run("import os\nos.symlink('/etc/passwd', 'output/link.txt')\nopen('output/real.txt', 'w').close()")
+    assert [artifact.name for artifact in result.artifacts] == ["real.txt"]
+    assert any("link.txt" in warning for warning in result.warnings)
+    with pytest.raises(OSError, match="link"):
+        await box.read_file("output/link.txt")
+
+
+async def test_the_hosts_memory_does_not_feel_a_memory_bomb(isolated_engine: str, open_box: OpenBox) -> None:
+    def available() -> int:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) // 1024
+
+    box = await open_box(memory_mib=256)
+    before = available()
+    await box.run("x = []\nwhile True: x.append(bytearray(b'x') * (1 << 20))")
+    assert before - available() < 1500

@@ -1,0 +1,333 @@
+"""Host tools, called from inside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import actbox
+from actbox import Completed, ErrorKind, Sandbox, ToolFinished, ToolStarted
+from tests.conftest import OpenBox
+
+
+def add(a: int, b: int = 10) -> int:
+    """Add."""
+    return a + b
+
+
+async def slow(number: int, seconds: float = 0.2) -> int:
+    await asyncio.sleep(seconds)
+    return number
+
+
+def slow_sync(number: int, seconds: float = 0.2) -> int:
+    time.sleep(seconds)
+    return number
+
+
+def boom() -> None:
+    raise ValueError("it broke at /home/someone/secret.py")
+
+
+def no_json() -> Any:
+    return {"items": [1, object()]}
+
+
+def give_bytes(count: int) -> bytes:
+    return b"\0\xff" * count
+
+
+def echo(value: Any) -> Any:
+    return value
+
+
+async def test_tools_are_functions_by_name(box: Sandbox) -> None:
+    result = await box.run("[add(1, 2), add(1), add(a=5), add(b=1, a=1), call_tool('add', a=2, b=3)]", tools=[add])
+    assert result.value == [3, 11, 15, 2, 5]
+    assert result.usage.tool_calls == 5
+
+
+async def test_a_program_that_awaits_gets_coroutines(box: Sandbox) -> None:
+    result = await box.run("[await add(1, 2), await call_tool('add', a=1)]", tools=[add])
+    assert result.value == [3, 11]
+
+
+async def test_await_inside_a_function_counts_too(box: Sandbox) -> None:
+    code = "import asyncio\nasync def main():\n    return await add(1, 2)\nasyncio.run(main())"
+    assert (await box.run(code, tools=[add])).value == 3
+
+
+@pytest.mark.parametrize("function", [slow, slow_sync])
+async def test_gathered_calls_run_at_once(box: Sandbox, function: Any) -> None:
+    code = (
+        "import asyncio, time\nstart = time.perf_counter()\n"
+        f"values = await asyncio.gather(*({function.__name__}(n) for n in range(20)))\n"
+        "[values, time.perf_counter() - start]"
+    )
+    values, seconds = (await box.run(code, tools=[function])).value
+    assert values == list(range(20))
+    assert seconds < 20 * 0.2 / 3
+
+
+async def test_two_threads_may_call_at_once(box: Sandbox) -> None:
+    code = (
+        "import threading, time\nout = {}\nstart = time.perf_counter()\n"
+        "def work(n): out[n] = [slow(n, 0.1) for _ in range(3)]\n"
+        "threads = [threading.Thread(target=work, args=(n,)) for n in range(5)]\n"
+        "[t.start() for t in threads]\n[t.join() for t in threads]\n"
+        "[out[n] for n in range(5)], time.perf_counter() - start"
+    )
+    values, seconds = (await box.run(code, tools=[slow])).value
+    assert values == [[n] * 3 for n in range(5)]
+    assert seconds < 1.2
+
+
+async def test_threads_and_a_loop_may_call_at_once(box: Sandbox) -> None:
+    code = (
+        "import asyncio, threading\nout = []\n"
+        "def work(): out.append(asyncio.run(slow(1)))\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n[t.start() for t in threads]\n"
+        "mine = await asyncio.gather(*(slow(n) for n in range(4)))\n"
+        "await asyncio.to_thread(lambda: [t.join() for t in threads])\n[mine, out]"
+    )
+    assert (await box.run(code, tools=[slow], timeout=10)).value == [[0, 1, 2, 3], [1, 1, 1, 1]]
+
+
+async def test_a_failed_call_is_a_tool_error_with_the_tools_name(box: Sandbox) -> None:
+    code = "try:\n    boom()\nexcept ToolError as error:\n    print(error.tool, '|', error)"
+    result = await box.run(code, tools=[boom])
+    assert result.stdout.startswith("boom | ValueError: it broke")
+
+
+async def test_an_uncaught_tool_error_is_of_its_own_kind(box: Sandbox) -> None:
+    result = await box.run("print('a')\nboom()", tools=[boom])
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TOOL
+    assert result.error.line == 2
+    assert "conftest" not in result.error.traceback
+    assert "Traceback" in result.error.traceback
+
+
+async def test_a_result_that_is_no_json_names_tool_place_and_type(box: Sandbox) -> None:
+    result = await box.run("no_json()", tools=[no_json])
+    assert result.error is not None
+    for part in ("no_json", "result['items'][1]", "object"):
+        assert part in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("add('x')", "'a'"),
+        ("add()", "'a' is missing"),
+        ("add(1, c=2)", "'c'"),
+        ("add(1, 2, 3)", "at most 2"),
+        ("add(1, a=2)", "two values"),
+        ("add({1, 2})", "JSON"),
+        ("call_tool('ad', a=1)", "did you mean 'add'"),
+        ("call_tool(1)", "name"),
+    ],
+)
+async def test_a_wrong_call_says_what_is_wrong(box: Sandbox, call: str, words: str) -> None:
+    result = await box.run(call, tools=[add])
+    assert result.error is not None
+    assert words in result.error.message
+
+
+async def test_a_misspelled_tool_is_suggested(box: Sandbox) -> None:
+    result = await box.run("ad(1)", tools=[add])
+    assert result.error is not None
+    assert result.error.type == "NameError"
+    assert "add" in result.error.hint
+
+
+async def test_every_kind_of_json_and_bytes_survive_both_ways(box: Sandbox) -> None:
+    values = [None, True, 0, -1.5, "ü\0\ud800", [1, [2]], {"a": {"b": []}, "\0": 1}, 2**70, ""]
+    code = "for value in values:\n    assert echo(value) == value, value\nassert echo(b'\\0\\xff') == b'\\0\\xff'\n"
+    code += "assert echo({'x': [b'a', {'\\0': 1}]}) == 'never'"
+    result = await box.run(actbox.Program(code, inputs={"values": values}), tools=[echo])
+    assert result.error is not None
+    assert "bytes" in result.error.message  # inside a value there are none: only the whole result may be bytes
+
+
+async def test_bytes_are_a_result(box: Sandbox) -> None:
+    assert (await box.run("give_bytes(100_000) == b'\\0\\xff' * 100_000", tools=[give_bytes])).value is True
+
+
+async def test_a_large_result_arrives_whole(box: Sandbox) -> None:
+    assert (await box.run("len(echo('x' * 5_000_000))", tools=[echo])).value == 5_000_000
+
+
+async def test_too_large_a_result_or_argument_is_a_tool_error(open_box: OpenBox) -> None:
+    box = await open_box(message_bytes=10_000)
+
+    def large() -> str:
+        return "x" * 20_000
+
+    result = await box.run("large()", tools=[large])
+    assert result.error.kind is ErrorKind.TOOL
+    assert "10,000" in result.error.message
+    result = await box.run("echo('x' * 20_000)", tools=[echo])
+    assert result.error.kind is ErrorKind.TOOL
+    assert "too large" in result.error.message
+
+
+async def test_ten_thousand_calls_work_and_one_more_is_beyond_the_budget(box: Sandbox) -> None:
+    result = await box.run("sum(add(n, 0) for n in range(10_000))", tools=[add])
+    assert result.value == sum(range(10_000))
+    assert result.usage.tool_calls == 10_000
+    over = await box.run("for n in range(10_001): add(n)", tools=[add])
+    assert over.error is not None
+    assert over.error.kind is ErrorKind.BUDGET
+    assert over.error.limit == "tool_calls"
+    assert over.usage.tool_calls == 10_000
+
+
+async def test_thousands_of_calls_at_once_all_return(box: Sandbox) -> None:
+    code = "import asyncio\nlen(set(await asyncio.gather(*(slow(n, 0.01) for n in range(5000)))))"
+    assert (await box.run(code, tools=[slow])).value == 5000
+
+
+async def test_large_results_at_once_do_not_block_each_other(box: Sandbox) -> None:
+    code = "import asyncio\nsum(map(len, await asyncio.gather(*(echo('x' * 400_000) for n in range(100)))))"
+    assert (await box.run(code, tools=[echo], timeout=20)).value == 40_000_000
+
+
+async def test_a_call_that_takes_for_ever_is_started_and_not_finished(box: Sandbox) -> None:
+    cancelled = asyncio.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    release = threading.Event()
+
+    def forever_sync() -> None:
+        release.wait(60)
+
+    code = "import asyncio\nawait asyncio.gather(forever(), forever_sync())"
+    events = [event async for event in box.stream(code, tools=[forever, forever_sync], timeout=0.5)]
+    release.set()
+    assert {event.tool for event in events if isinstance(event, ToolStarted)} == {"forever", "forever_sync"}
+    assert not [event for event in events if isinstance(event, ToolFinished)]
+    assert isinstance(events[-1], Completed)
+    assert events[-1].result.error is not None
+    assert events[-1].result.error.kind is ErrorKind.TIMEOUT
+    await asyncio.wait_for(cancelled.wait(), 1)
+
+
+async def test_events_tell_of_calls_in_order_with_output(box: Sandbox) -> None:
+    events = [event async for event in box.stream("print('a')\nadd(1, 2)\nprint('b')", tools=[add])]
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == ["Output", "ToolStarted", "ToolFinished", "Output", "Completed"]
+    started, finished = events[1], events[2]
+    assert isinstance(started, ToolStarted)
+    assert isinstance(finished, ToolFinished)
+    assert (started.tool, started.arguments) == ("add", {"a": 1, "b": 2})
+    assert (finished.call_id, finished.value, finished.error) == (started.call_id, 3, None)
+
+
+async def test_a_forked_process_cannot_call_tools(box: Sandbox) -> None:
+    code = (
+        "import os\n"
+        "if os.fork() == 0:\n"
+        "    try: add(1)\n"
+        "    except ToolError as error: print(error)\n"
+        "    os._exit(0)\n"
+        "os.wait()\nadd(1, 2)"
+    )
+    result = await box.run(code, tools=[add])
+    assert "first process only" in result.stdout
+    assert result.value == 3
+
+
+async def test_a_forked_process_that_ends_like_a_program_does_not_end_the_run(box: Sandbox) -> None:
+    code = "import os\npid = os.fork()\nif pid:\n    os.wait()\nprint('parent' if pid else 'child')\n'value'"
+    result = await box.run(code)
+    assert sorted(result.stdout.split()) == ["child", "parent"]
+    assert result.value == "value"
+
+
+async def test_what_a_program_may_call_cannot_change_during_its_run(box: Sandbox) -> None:
+    tools = [add]
+
+    def grow() -> str:
+        tools.append(echo)
+        return "grown"
+
+    tools.append(grow)
+    result = await box.run("grow()\ncall_tool('echo', value=1)", tools=tools)
+    assert result.error is not None
+    assert "no tool 'echo'" in result.error.message
+
+
+async def test_a_tool_sees_the_callers_context(box: Sandbox) -> None:
+    import contextvars
+
+    who = contextvars.ContextVar("who", default="nobody")
+
+    async def ask() -> str:
+        return who.get()
+
+    def ask_sync() -> str:
+        return who.get()
+
+    who.set("me")
+    assert (await box.run("[ask(), ask_sync()]", tools=[ask, ask_sync])).value == ["me", "me"]
+
+
+async def test_an_input_and_a_tool_of_one_name_are_refused(box: Sandbox) -> None:
+    with pytest.raises(actbox.InvalidValue, match="add"):
+        await box.run(actbox.Program("1", inputs={"add": 1}), tools=[add])
+
+
+FIND_CHANNEL = (
+    "import os, socket, stat\n"
+    "channel = next(n for n in range(3, 100) if os.path.exists(f'/proc/self/fd/{n}') and stat.S_ISSOCK(os.fstat(n).st_mode))\n"
+)
+
+
+@pytest.mark.parametrize(
+    "abuse",
+    [
+        "os.close(channel)\nimport time\ntime.sleep(5)",
+        "os.close(channel)",
+        "os.write(channel, b'garbage' * 100)\nimport time\ntime.sleep(5)",
+        "os.write(channel, b'\\xff' * 8)\nimport time\ntime.sleep(5)",
+        "import struct\nm = b'{\"t\":\"done\",\"exit\":0,\"extra\":1}'\n"
+        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+        "import struct\nm = b'{\"t\":\"done\",\"exit\":0,\"error\":{\"kind\":\"SANDBOX\"}}'\n"
+        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+        "import struct\nm = b'{\"t\":\"call\",\"id\":1,\"tool\":\"add\",\"args\":{}}' * 1\n"
+        "os.write(channel, 2 * (struct.pack('!II', len(m), 0) + m))\nimport time\ntime.sleep(5)",
+        "import struct\nm = b'[' * 100_000\nos.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+    ],
+)
+async def test_a_guest_that_abuses_the_channel_is_ended(box: Sandbox, abuse: str) -> None:
+    started = time.perf_counter()
+    result = await box.run(FIND_CHANNEL + "print('before')\n" + abuse, tools=[add])
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.PROTOCOL
+    assert result.stdout == "before\n"
+    assert time.perf_counter() - started < 3
+
+
+async def test_a_guest_that_floods_the_channel_is_held_back_and_ended(box: Sandbox) -> None:
+    code = (
+        FIND_CHANNEL + "import struct\n"
+        "n = 0\nwhile True:\n    n += 1\n"
+        '    m = b\'{"t":"call","id":%d,"tool":"slow","args":{"number":1,"seconds":60}}\' % n\n'
+        "    os.write(channel, struct.pack('!II', len(m), 0) + m)\n"
+    )
+    events = [event async for event in box.stream(code, tools=[slow], timeout=2)]
+    assert isinstance(events[-1], Completed)
+    assert events[-1].result.error is not None
+    assert events[-1].result.error.kind is ErrorKind.TIMEOUT
+    assert sum(isinstance(event, ToolStarted) for event in events) <= 1100
