@@ -1,7 +1,7 @@
 """Tools: host functions that a program in a sandbox may call.
 
-`Tool` and `@tool` make one from a Python function or from a JSON schema, `Toolset` is the frozen set that one
-run has, and `stubs` writes it down as typed Python for a model to read.
+`Tool` and `@tool` make one from a Python function or from a JSON schema, `Toolset` is the frozen set that one run
+has, and `stubs` writes it down as typed Python for a model to read.
 """
 
 from .definition import Approval, Tool, tool

@@ -28,11 +28,11 @@ _Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Tool:
     """A host function that programs may call. Make one with `@tool`, `from_function` or `from_schema`.
 
-    `input_schema` and `output_schema` are JSON schemas (treat them as read-only; `output_schema` is `None`
-    where nothing is known). `parameters` are the names that positional arguments bind to, in order;
-    `variadic` says whether arguments of other names are taken. `signature` is Python as a program sees it:
-    what comes back is JSON data, so a model or dataclass is a `TypedDict` there. `approval` is what a person
-    or policy is asked before a call.
+    `input_schema` and `output_schema` are JSON schemas (treat them as read-only; `output_schema` is `None` where
+    nothing is known). `parameters` are the names that positional arguments bind to, in order; `variadic` says whether
+    arguments of other names are taken. `signature` is Python as a program sees it: what comes back is JSON data, so a
+    model or dataclass is a `TypedDict` there. `approval` is what a person or policy is asked before a call.
+    `unbound` marks a method that still wants its object: take the tool from an instance.
 
     Calling the tool object calls the host function itself: no validation, no conversion.
     """
@@ -52,8 +52,7 @@ class Tool:
     _to_json: Callable[[Any], Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        # The host may go on treating the name as the function that it was: help(), inspect.signature(),
-        # __doc__.
+        # The host may go on treating the name as the function that it was: help(), inspect.signature(), __doc__.
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(self.function, attribute):
                 object.__setattr__(self, attribute, getattr(self.function, attribute))
@@ -71,9 +70,9 @@ class Tool:
         """Make a tool from a function, bound method, `functools.partial` or callable object, sync or async.
 
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
-        `Annotated[..., "text"]` or the docstring. What a partial binds is the host's secret: programs neither
-        see nor set it. Raises `InvalidValue` for what no program could call: `*args`, a lambda without a
-        name, an annotation that names an unknown type or one that has no JSON form.
+        `Annotated[..., "text"]` or the docstring. What a partial binds is the host's secret: programs neither see nor
+        set it. Raises `InvalidValue` for what no program could call: `*args`, a lambda without a name, an annotation
+        that names an unknown type or one that has no JSON form.
         """
         if isinstance(function, Tool):
             function = function.function
@@ -116,9 +115,9 @@ class Tool:
     ) -> Tool:
         """Make a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
-        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted.
-        Positional arguments bind to the required properties first, then to the others. Raises `InvalidValue`
-        where the input schema is not that of an object.
+        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted. Positional
+        arguments bind to the required properties first, then to the others. Raises `InvalidValue` where the input
+        schema is not that of an object.
         """
         _check_name(name)
         _check_approval(name, approval)
@@ -167,13 +166,13 @@ class Tool:
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Validate the arguments, call the function, and return its result as plain JSON data or as `bytes`.
 
-        Text is turned into the annotated types where pydantic's lax mode does (`"3"` into 3, an object into a
-        model). An async function is awaited here; a sync one runs in a worker thread with this task's context
-        variables. Cancelling stops an async function; a sync one runs on and its result is dropped.
+        Text is turned into the annotated types where pydantic's lax mode does (`"3"` into 3, an object into a model).
+        An async function is awaited here; a sync one runs in a worker thread with this task's context variables.
+        Cancelling stops an async function; a sync one runs on and its result is dropped.
 
-        Raises `ToolError`, fit for a model to read: for wrong arguments one line a problem, for an exception
-        of the function its type and message (the exception itself is the `__cause__`), and for a result that
-        is not JSON its type and place.
+        Raises `ToolError`, fit for a model to read: for wrong arguments one line a problem, for an exception of the
+        function its type and message (the exception itself is the `__cause__`), and for a result that is not JSON its
+        type and place.
         """
         args, kwargs = self._bind(arguments)
         if not self.is_async:

@@ -32,8 +32,8 @@ _SPHINX_PARAMETER = {"param", "parameter", "arg", "argument", "key", "keyword"}
 def parse(doc: str) -> tuple[str, dict[str, str]]:
     """Return the description and each parameter's text, from a Google, NumPy or Sphinx style docstring.
 
-    The description is what stands before the first section or field, and what is returned, since a program
-    needs to know; raised errors, examples and notes are left out.
+    The description is what stands before the first section or field, and what is returned, since a program needs to
+    know; raised errors, examples and notes are left out.
     """
     lines = inspect.cleandoc(doc).splitlines()
     description: list[str] = []

@@ -54,8 +54,7 @@ class HostFunction:
 def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bool = True) -> HostFunction:
     """Read a callable; `name` replaces its own. Raises `InvalidValue` for one that cannot be a tool.
 
-    Without `reads_parameters` only the name, docstring and kind are looked at: the schema comes from
-    elsewhere.
+    Without `reads_parameters` only the name, docstring and kind are looked at: the schema comes from elsewhere.
     """
     if isinstance(function, staticmethod):
         function = function.__func__

@@ -56,8 +56,8 @@ def refusal(tool: str, signature: str, problems: Sequence[str]) -> ToolError:
 def failure(tool: str, error: BaseException) -> ToolError:
     """Return the error for a host function that raised: its type and message, nothing of the host.
 
-    The file name of an `OSError` is left out: it would tell a program how the host's folders are named. A
-    host function that wants to say more raises `ToolError` itself.
+    The file name of an `OSError` is left out: it would tell a program how the host's folders are named. A host
+    function that wants to say more raises `ToolError` itself.
     """
     try:
         if isinstance(error, OSError) and error.filename is not None and error.strerror:

@@ -44,9 +44,8 @@ _NEVER_DECLARED = (object, set, frozenset, collections.deque, collections.abc.It
 class ResultCheck:
     """Turns results of one tool into plain JSON data, or says why that cannot be.
 
-    Models, dataclasses, enums and tuples have a JSON form of their own. Further types (dates, UUIDs,
-    decimals, paths, …) have one where the return annotation names them; pydantic writes them by that
-    annotation.
+    Models, dataclasses, enums and tuples have a JSON form of their own. Further types (dates, UUIDs, decimals, paths,
+    …) have one where the return annotation names them; pydantic writes them by that annotation.
     """
 
     def __init__(self, tool: str, returns: Any = EMPTY) -> None:

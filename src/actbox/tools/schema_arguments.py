@@ -27,10 +27,9 @@ _ARTICLES = {"null": "null", "integer": "an integer", "array": "an array", "obje
 class SchemaArguments:
     """The arguments of one tool by its JSON schema.
 
-    Checked are names, `required`, `type`, `enum`, `const`, `properties`, `items`, `anyOf`, `oneOf` (as any of
-    them) and references within the schema. Other keywords are left to whoever answers the call. A name that
-    the schema does not list is refused unless `additionalProperties` allows it: it is nearly always a
-    misspelling.
+    Checked are names, `required`, `type`, `enum`, `const`, `properties`, `items`, `anyOf`, `oneOf` (as any of them)
+    and references within the schema. Other keywords are left to whoever answers the call. A name that the schema does
+    not list is refused unless `additionalProperties` allows it: it is nearly always a misspelling.
     """
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:

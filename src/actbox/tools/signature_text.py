@@ -1,8 +1,8 @@
 """JSON schemas written as Python: signatures, types, and the definitions that they use.
 
-Everything comes from the schemas, not from the host's annotations, because a program deals in JSON data: what
-is a model or a dataclass on the host is a dict there, so it is written as a `TypedDict`; an enum is a
-`Literal` of its values.
+Everything comes from the schemas, not from the host's annotations, because a program deals in JSON data: what is a
+model or a dataclass on the host is a dict there, so it is written as a `TypedDict`; an enum is a `Literal` of its
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .docstrings import property_note
 Schema = Mapping[str, Any]
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
-_TYPING_NAMES = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
+TYPING_NAMES = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
 
 
 def signature_text(tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]) -> str:
@@ -71,12 +71,11 @@ def docstring(text: str, indent: str = "    ") -> str:
 class TypeWriter:
     """Writes types, and gathers the definitions that they need in the order in which they must stand.
 
-    Two tools that use the same definition share it; two different ones of the same name are told apart by a
-    number.
+    Two tools that use the same definition share it; two different ones of the same name are told apart by a number.
     """
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
-        self._taken = {*reserved, *_TYPING_NAMES, *_TYPES.values(), "bytes", "dict", "list"}
+        self._taken = {*reserved, *TYPING_NAMES, *_TYPES.values(), "bytes", "dict", "list"}
         self._names: dict[str, str] = {}  # canonical text of a definition → its name
         self._unfinished: set[str] = set()
         self.definitions: list[str] = []

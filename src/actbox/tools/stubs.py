@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .signature_text import _TYPING_NAMES, TypeWriter, docstring
+from .signature_text import TYPING_NAMES, TypeWriter, docstring
 
 if TYPE_CHECKING:
     from .toolset import Toolset
@@ -16,9 +16,8 @@ _EITHER_WAY = "# In a program that uses `await`, await these; in any other, call
 def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
     """Return Python that declares the tools: functions with docstrings, the types that they use above.
 
-    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program that is
-    not written yet, tells the rule. The text is valid Python and never longer than the tools' own words need;
-    for no tools it is empty.
+    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program that is not written
+    yet, tells the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
     """
     aliases = toolset.aliases
     writer = TypeWriter(reserved=aliases.values())
@@ -33,7 +32,7 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
     if not functions:
         return ""
     body = "\n\n".join([*writer.definitions, *functions])
-    used = [name for name in _TYPING_NAMES if re.search(rf"\b{name}\b", body)]
+    used = [name for name in TYPING_NAMES if re.search(rf"\b{name}\b", body)]
     head = [f"from typing import {', '.join(used)}"] if used else []
     if awaitable is None:
         head.append(_EITHER_WAY)

@@ -1,7 +1,7 @@
 """Worker threads for sync tools.
 
-Not `concurrent.futures`: the interpreter waits for its threads at exit, so a tool that never returns would
-keep the host from ending. These are daemon threads, and a call whose caller has gone away is dropped.
+Not `concurrent.futures`: the interpreter waits for its threads at exit, so a tool that never returns would keep the
+host from ending. These are daemon threads, and a call whose caller has gone away is dropped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ IDLE_SECONDS = 10.0
 async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in a worker thread, with this task's context variables, and return what it returns.
 
-    Calls start in the order in which they were made. If the waiting task is cancelled, a call that has not
-    started never does; one that runs goes on, as no thread can be stopped, and its result is dropped.
+    Calls start in the order in which they were made. If the waiting task is cancelled, a call that has not started
+    never does; one that runs goes on, as no thread can be stopped, and its result is dropped.
     """
     return await _pool.run(function, *args, **kwargs)
 
