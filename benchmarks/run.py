@@ -103,7 +103,9 @@ async def measure() -> list[Figure]:
 def show(figures: list[Figure]) -> None:
     """Print the table."""
     about = machine()
-    table = Table(title=f"{about['processors']} × {about['processor']}, Linux {about['kernel']}, Python {about['python']}")
+    table = Table(
+        title=f"{about['processors']} × {about['processor']}, Linux {about['kernel']}, Python {about['python']}"
+    )
     for heading in ("figure", "median", "p99", "unit", "samples"):
         table.add_column(heading, justify="left" if heading in ("figure", "unit") else "right")
     for item in figures:

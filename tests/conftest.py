@@ -1,7 +1,7 @@
 """Every test of a sandbox runs on every engine that can keep what the test is about.
 
-A further engine joins by its name in `ENGINES`. What an engine lacks it says in its traits, and the test is skipped with
-that as its reason; nothing here asks for an engine by name.
+A further engine joins by its name in `ENGINES`. What an engine lacks it says in its traits, and the test is
+skipped with that as its reason; nothing here asks for an engine by name.
 """
 
 from __future__ import annotations

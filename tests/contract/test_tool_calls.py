@@ -290,7 +290,8 @@ async def test_an_input_and_a_tool_of_one_name_are_refused(box: Sandbox) -> None
 
 FIND_CHANNEL = (
     "import os, socket, stat\n"
-    "channel = next(n for n in range(3, 100) if os.path.exists(f'/proc/self/fd/{n}') and stat.S_ISSOCK(os.fstat(n).st_mode))\n"
+    "open_ones = [n for n in range(3, 100) if os.path.exists(f'/proc/self/fd/{n}')]\n"
+    "channel = next(n for n in open_ones if stat.S_ISSOCK(os.fstat(n).st_mode))\n"
 )
 
 
@@ -301,13 +302,13 @@ FIND_CHANNEL = (
         "os.close(channel)",
         "os.write(channel, b'garbage' * 100)\nimport time\ntime.sleep(5)",
         "os.write(channel, b'\\xff' * 8)\nimport time\ntime.sleep(5)",
-        "import struct\nm = b'{\"t\":\"done\",\"exit\":0,\"extra\":1}'\n"
+        'import struct\nm = b\'{"t":"done","exit":0,"extra":1}\'\n'
         "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
-        "import struct\nm = b'{\"t\":\"done\",\"exit\":0,\"error\":{\"kind\":\"SANDBOX\"}}'\n"
+        'import struct\nm = b\'{"t":"done","exit":0,"error":{"kind":"SANDBOX"}}\'\n'
         "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
-        "import struct\nm = b'{\"t\":\"call\",\"id\":1,\"tool\":\"add\",\"args\":{}}' * 1\n"
+        'import struct\nm = b\'{"t":"call","id":1,"tool":"add","args":{}}\' * 1\n'
         "os.write(channel, 2 * (struct.pack('!II', len(m), 0) + m))\nimport time\ntime.sleep(5)",
-        "import struct\nm = b'[' * 100_000\nos.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+        "import struct, time\nm = b'[' * 100_000\nos.write(channel, struct.pack('!II', len(m), 0) + m)\ntime.sleep(5)",
     ],
 )
 async def test_a_guest_that_abuses_the_channel_is_ended(box: Sandbox, abuse: str) -> None:

@@ -143,5 +143,7 @@ def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
 
 
 def _brief(arguments: Any) -> str:
-    text = ", ".join(f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments.items())
+    text = ", ".join(
+        f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments.items()
+    )
     return text if len(text) <= 100 else text[:97] + "…"

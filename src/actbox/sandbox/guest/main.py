@@ -50,6 +50,7 @@ def wire_limit_until_told() -> int:
 def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
     """Run what the message says, send what came of it, and end the process."""
     os.environ.update(message["variables"])
+    os.umask(0o022)
     apply_limits(message["limits"])
     if message["t"] == "exec":
         replace_with_command(message)

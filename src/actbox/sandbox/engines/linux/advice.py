@@ -39,4 +39,4 @@ def why_not() -> str:
             "In a container the runtime's own filter forbids namespaces: start it with "
             "`--security-opt seccomp=unconfined` (the sandbox brings its own filter), or as root with `--privileged`."
         )
-    return "`actbox doctor` tells what works here."
+    return "Ask whoever runs this machine whether processes may make user namespaces (`unshare --user true` tries it)."

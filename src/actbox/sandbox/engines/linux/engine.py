@@ -53,7 +53,7 @@ class LinuxSandbox(LocalSandbox):
         try:
             nursery = await run_in_thread(shared_nursery)
         except SandboxUnavailable as error:
-            raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}".strip()) from error
+            raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}") from error
         size = self.policy.limits.workspace_mib
         _, descriptors = await run_in_thread(
             nursery.ask, "open_workspace", name=self._name, size_mib=size, inodes=_inodes(size)

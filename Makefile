@@ -1,0 +1,48 @@
+# Every target does its own set-up: a virtual environment, made once by scripts/setup. Only Python (3.11 to 3.14), pip
+# and make must be there.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+# Each recipe asks scripts/setup where the environment lies; where all is done already that takes milliseconds.
+in_venv = venv=$$(scripts/setup) && PATH="$$(cd "$$venv" && pwd)/bin:$$PATH"
+# Not the documents: ruff would also lay out the code blocks in them.
+code = $(wildcard src tests benchmarks examples)
+
+# The suite ends with a list of what could not run (tests/conftest.py), so -r leaves the skipped out.
+pytest = python -m pytest -rfEX
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+.PHONY: demo
+demo: ## an agent solves a task with code, in a sandbox; needs no account and no network once installed
+	@$(in_venv) && actbox demo
+
+.PHONY: test
+test: ## run the tests, on all processors; ends with what could not run here, and why
+	@$(in_venv) && $(pytest) -n auto -m "not long"
+
+.PHONY: test-long
+test-long: ## run the tests that take minutes
+	@$(in_venv) && $(pytest) -n auto -m long
+
+.PHONY: escape
+escape: ## try to break out of each sandbox that works here
+	@$(in_venv) && $(pytest) tests/escape
+
+.PHONY: check
+check: ## lint, formatting, types, and which room imports which
+	@$(in_venv) && ruff check $(code) && ruff format --check $(code) && mypy && lint-imports
+
+.PHONY: bench
+bench: ## measure speed, print a table
+	@$(in_venv) && python benchmarks/run.py
+
+.PHONY: clean
+clean: ## remove what the targets above made (another user's is left alone)
+	find . -maxdepth 1 -user "$$(id -u)" \( -name '.venv*' -o -name '.*_cache' -o -name actbox-demo \) -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -user "$$(id -u)" -prune -exec rm -rf {} +

@@ -1,0 +1,170 @@
+"""The commands and their options, and the edge where every error becomes one sentence and a hint.
+
+Nothing here does the work: each command imports its own module when it is called, so that `actbox --version` and
+`actbox --help` load no engine.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actbox._version import __version__
+from actbox.core.errors import ActboxError, SandboxUnavailable
+
+from .exits import SANDBOX_FAILED, SIGNALLED, USAGE, UsageError
+
+app = typer.Typer(
+    name="actbox",
+    help="Run the code that AI agents write in a real sandbox.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# typer's errors of use share no base with a public name in every version; all are what BadParameter is one of.
+_TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def run_app(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line (the process's own unless told) and return its exit code. Errors of use are on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = typer.main.get_command(app).main(given or ["--help"], prog_name="actbox", standalone_mode=False)
+    except _TyperUsageError as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "actbox"
+        return _complain(error.format_message(), f"{command} --help lists what there is", USAGE)  # type: ignore[attr-defined]
+    except UsageError as error:
+        return _complain(str(error), error.hint, USAGE)
+    except SandboxUnavailable as error:
+        hint = "actbox doctor says what works here; --allow-unisolated runs programs as you, with no isolation"
+        return _complain(str(error), hint, SANDBOX_FAILED)
+    except ActboxError as error:
+        return _complain(str(error), "actbox --help lists what there is", USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        return SIGNALLED + signal.SIGINT
+    return code if isinstance(code, int) else 0
+
+
+def _complain(sentence: str, hint: str, code: int) -> int:
+    print(f"actbox: {sentence}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return code
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"actbox {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _actbox(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+_SANDBOX = typer.Option("--sandbox", metavar="ENGINE", help="The engine; `actbox doctor` lists those that work here.")
+_ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that keeps nothing from the host.")
+
+
+@app.command()
+def run(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="The program; `-` reads it from standard input.", show_default=False),
+    ] = None,
+    code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program itself.")] = None,
+    sandbox: Annotated[str, _SANDBOX] = "auto",
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End the program after so long; 60 unless told.")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option(metavar="MIB", help="Memory of all its processes together; 1024 unless told.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=JSON", help="Bind a variable before the first line. May be repeated."),
+    ] = None,
+    mounts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mount",
+            metavar="HOST:GUEST[:MODE]",
+            help="Show the program a file or folder. MODE is ro (the default), rw (it may change yours) or overlay "
+            "(its changes are thrown away). A relative GUEST lies below /input. May be repeated.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Save what the program leaves in /output, and its figures."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")
+    ] = False,
+    allow_unisolated: Annotated[bool, _ALLOW] = False,
+) -> int:
+    """Run a Python program in a sandbox.
+
+    Its output appears as it is printed. As with `python FILE`, the value of a last expression is not: `--json` has it.
+
+    The exit code is the program's own; 124 after a timeout, 125 when the sandbox failed, 2 for an error of use.
+    """
+    from .arguments import parse_request
+    from .run import run_request
+
+    request = parse_request(
+        file=file,
+        code=code,
+        timeout=timeout,
+        memory=memory,
+        inputs=inputs or [],
+        mounts=mounts or [],
+        output=output,
+    )
+    return run_request(request, engine=sandbox, allow_unisolated=allow_unisolated, as_json=as_json)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
+) -> int:
+    """Say which engines work here, what each enforces — measured by trying it — and what to do about the rest.
+
+    The exit code is 0 where some engine isolates programs from this machine, 1 where none does.
+    """
+    from .doctor import examine
+
+    return examine(as_json=as_json)
+
+
+@app.command()
+def demo(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A model such as `anthropic:NAME` or `openai:NAME`. Without one, a fixed conversation is replayed "
+            "against the real sandbox.",
+        ),
+    ] = None,
+    sandbox: Annotated[str, _SANDBOX] = "auto",
+    output: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the chart goes.")] = Path(
+        "actbox-demo"
+    ),
+    allow_unisolated: Annotated[bool, _ALLOW] = False,
+) -> int:
+    """Watch an agent answer a question about real data with code: look at it, slip, mend it, draw a chart."""
+    from .demonstration import show_demo
+
+    return show_demo(model, output, engine=sandbox, allow_unisolated=allow_unisolated)

@@ -1,0 +1,152 @@
+"""From the words of `actbox run`'s command line to a program and a policy. No sandbox is needed to get them wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from actbox.core.errors import InvalidValue
+from actbox.core.policy import FileMount, Limits, MountMode, Policy
+from actbox.core.program import MAX_SOURCE_BYTES, Program
+
+from .exits import UsageError
+
+_MODES: tuple[MountMode, ...] = ("ro", "rw", "overlay")
+_MOUNT_HINT = (
+    "write --mount HOST:GUEST or --mount HOST:GUEST:MODE with ro, rw or overlay, such as --mount data:/data:ro"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What one command line asks for. `output` is an existing folder to save artifacts in, or `None`."""
+
+    program: Program
+    policy: Policy
+    output: Path | None = None
+
+
+def parse_request(
+    *,
+    file: str | None,
+    code: str | None,
+    timeout: float | None,
+    memory: int | None,
+    inputs: Sequence[str],
+    mounts: Sequence[str],
+    output: Path | None,
+) -> RunRequest:
+    """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
+    try:
+        policy = Policy(limits=_limits(timeout, memory), mounts=tuple(_mount(spec) for spec in mounts))
+        values = _inputs(inputs)
+        source, name = _source(file, code)
+        program = Program(source, inputs=values, name=name)
+    except InvalidValue as error:
+        raise UsageError(str(error), "actbox run --help shows the form of each option") from None
+    return RunRequest(program=program, policy=policy, output=_folder(output))
+
+
+def _limits(timeout: float | None, memory: int | None) -> Limits:
+    default = Limits()
+    wall = default.wall_seconds if timeout is None else timeout
+    if not 0 < wall < float("inf"):
+        raise UsageError(f"--timeout takes seconds above zero, not {wall:g}", "such as --timeout 10")
+    mib = default.memory_mib if memory is None else memory
+    if mib <= 0:
+        raise UsageError(f"--memory takes MiB above zero, not {mib}", "such as --memory 512")
+    # A program that may run for so long may also compute for so long.
+    return Limits(wall_seconds=wall, cpu_seconds=max(default.cpu_seconds, wall), memory_mib=mib)
+
+
+def _mount(spec: str) -> FileMount:
+    # A host path may itself have colons, so the words are taken from the right.
+    rest, _, last = spec.rpartition(":")
+    mode: str = "ro"
+    if rest.count(":") and last in _MODES:
+        spec, mode = rest, last
+    elif spec.count(":") == 2 and not Path(rest).exists() and Path(rest.partition(":")[0]).exists():
+        raise UsageError(f"--mount {spec}: {last!r} is no mode", _MOUNT_HINT)
+    host, colon, guest = spec.rpartition(":")
+    if not (host and colon and guest):
+        raise UsageError(f"--mount {spec}: one of the two paths is missing", _MOUNT_HINT)
+    try:
+        return FileMount(host, guest, mode)  # type: ignore[arg-type]  # one of _MODES
+    except InvalidValue as error:
+        raise UsageError(f"--mount {spec}: {error}", _MOUNT_HINT) from None
+
+
+def _inputs(specs: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for spec in specs:
+        name, equals, text = spec.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--input {spec!r} does not begin with NAME=", "such as --input 'rows=[1, 2]'")
+        if name in values:
+            raise UsageError(f"--input {name} is given twice", "give each name one value")
+        try:
+            values[name] = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            hint = f"text needs its quotes: --input '{name}=\"some text\"'"
+            raise UsageError(f"--input {name}: the value is not JSON ({error})", hint) from None
+    return values
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _source(file: str | None, code: str | None) -> tuple[str, str]:
+    """Return the source text and the file name that tracebacks show for it."""
+    if (file is None) == (code is None):
+        problem = "no program is given" if file is None else "both a file and -c are given"
+        raise UsageError(problem, "give one of: actbox run FILE, actbox run -c CODE, actbox run - (standard input)")
+    if code is not None:
+        return code, "program.py"
+    if file == "-":
+        return _decode(_read(sys.stdin.buffer, "standard input"), "standard input"), "program.py"
+    assert file is not None
+    try:
+        with Path(file).open("rb") as opened:
+            return _decode(_read(opened, file), file), Path(file).name
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", "give the path of a Python file") from None
+
+
+def _read(stream: BinaryIO, place: str) -> bytes:
+    # Bounded, because a stream such as /dev/zero never ends.
+    source = stream.read(MAX_SOURCE_BYTES + 1)
+    if len(source) > MAX_SOURCE_BYTES:
+        limit = f"{MAX_SOURCE_BYTES // 2**20} MiB"
+        raise UsageError(
+            f"{place} has more than {limit}", "a program is source code; give it data with --input or --mount"
+        )
+    return source
+
+
+def _decode(source: bytes, place: str) -> str:
+    """Decode as Python itself would: UTF-8 unless a byte order mark or a coding comment says otherwise."""
+    try:
+        return importlib.util.decode_source(source)
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        problem = f"{place}, line {line}: byte {source[error.start]:#04x} is not {error.encoding} text"
+    except SyntaxError as error:
+        problem = f"{place}: {error.msg}"
+    raise UsageError(problem, "save the program as UTF-8, or name its encoding in a coding comment on its first line")
+
+
+def _folder(output: Path | None) -> Path | None:
+    if output is None:
+        return None
+    # Made before the run: a program's work should not be lost to a mistyped path.
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {output}: {error.strerror}", "give a folder that you can write to") from None
+    return output

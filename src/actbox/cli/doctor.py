@@ -1,0 +1,103 @@
+"""`actbox doctor`: which engines work here, what each really keeps, and what to do about the rest."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from actbox._version import __version__
+from actbox.core.policy import Policy
+from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.opening import ENGINES, EngineCheck, check, open_sandbox
+from actbox.sandbox.trial import TrialReport, try_isolation, try_limits
+
+from .document import print_document
+from .exits import BROKEN_PIPE
+from .interrupt import Interrupted, run_interruptibly
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about one engine; without trials where it does not work."""
+
+    check: EngineCheck
+    limits: tuple[TrialReport, ...] = ()
+    isolation: tuple[TrialReport, ...] = ()
+
+    @property
+    def isolates(self) -> bool:
+        """Whether the engine works, says that it isolates, and did so in every trial."""
+        traits = self.check.traits
+        kept = all(report.verdict == "holds" for report in self.isolation)
+        return self.check.works and traits is not None and traits.isolated and bool(self.isolation) and kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "engine": self.check.engine,
+            "works": self.check.works,
+            "isolates": self.isolates,
+            "reason": self.check.reason,
+            "advice": self.check.advice,
+            "traits": self.check.traits.to_dict() if self.check.traits and self.check.works else None,
+            "limits": [report.to_dict() for report in self.limits],
+            "isolation": [report.to_dict() for report in self.isolation],
+        }
+
+
+def examine(*, as_json: bool) -> int:
+    """Try every engine and print what was found. Return 0 where one isolates programs from this machine, else 1."""
+    try:
+        findings = _progress(as_json)
+    except Interrupted as error:
+        return error.exit_code
+    strongest = next((finding.check.engine for finding in findings if finding.isolates), None)
+    if as_json:
+        document = {
+            "actbox": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "auto": strongest,
+            "engines": [finding.to_dict() for finding in findings],
+        }
+        if not print_document(document):
+            return BROKEN_PIPE
+    else:
+        from .doctor_table import print_findings
+
+        print_findings(findings, strongest)
+    return 0 if strongest else 1
+
+
+def _progress(as_json: bool) -> list[Finding]:
+    """Find out about each engine in turn, telling a person at a terminal which one takes the time."""
+    if as_json:
+        return [_find_out(engine) for engine in ENGINES]
+    from rich.console import Console
+
+    findings = []
+    # On stderr, and gone when done: what is redirected is the findings only.
+    with Console(stderr=True).status("") as status:
+        for engine in ENGINES:
+            status.update(f"trying the {engine} engine …")
+            findings.append(_find_out(engine))
+    return findings
+
+
+def _find_out(engine: str) -> Finding:
+    found = check(engine)
+    if not found.works:
+        return Finding(found)
+    return run_interruptibly(partial(_try, found))
+
+
+async def _try(found: EngineCheck) -> Finding:
+    def open_box(policy: Policy) -> Sandbox:
+        # The trials are this package's own programs, so they may also run where nothing isolates them.
+        return open_sandbox(found.engine, policy=policy, allow_unisolated=True)
+
+    limits = await try_limits(open_box)
+    isolation = await try_isolation(open_box)
+    return Finding(found, tuple(limits), tuple(isolation))

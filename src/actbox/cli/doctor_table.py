@@ -1,0 +1,58 @@
+"""The findings of `actbox doctor`, as tables for a person."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from actbox._version import __version__
+
+if TYPE_CHECKING:
+    from .doctor import Finding
+
+_VERDICTS = {"holds": "[green]holds[/]", "does not hold": "[red]does not hold[/]", "unknown": "[yellow]unknown[/]"}
+
+
+def print_findings(findings: Sequence[Finding], strongest: str | None) -> None:
+    """Print a table for each engine that works, the reason and advice for each that does not, and a conclusion."""
+    console = Console(highlight=False)
+    console.print(f"actbox {__version__}, Python {platform.python_version()}, {escape(platform.platform())}\n")
+    for finding in findings:
+        _print_finding(console, finding)
+    if strongest:
+        console.print(f"[green]actbox uses the {strongest} engine here.[/]", soft_wrap=True)
+    else:
+        sentence = (
+            "No engine isolates programs from this machine here; actbox runs none unless told --allow-unisolated."
+        )
+        console.print(f"[red]{sentence}[/]", soft_wrap=True)
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    found = finding.check
+    if not found.works:
+        console.print(f"[bold]{found.engine}[/]: [red]does not work here[/]: {escape(found.reason)}", soft_wrap=True)
+        if found.advice:
+            console.print(f"  what to do: {escape(found.advice)}", soft_wrap=True)
+        console.print()
+        return
+    state = "[green]works[/]" if finding.isolates else "[yellow]works, and does not isolate[/]"
+    isolation = f" — {escape(found.traits.isolation)}" if found.traits else ""
+    console.print(f"[bold]{found.engine}[/]: {state}{isolation}", soft_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("limit", "tried", "found"):
+        table.add_column(title, header_style="dim", no_wrap=True)
+    table.add_column("kept by", header_style="dim", overflow="fold")
+    for report in (*finding.limits, *finding.isolation):
+        # Why it is unknown is news; that a program which was not held back went beyond is not.
+        note = report.detail if report.verdict == "unknown" else report.by
+        table.add_row(report.limit, escape(report.what), _VERDICTS[report.verdict], escape(note))
+    console.print(table)
+    for note in found.traits.notes if found.traits else ():
+        console.print(f"  note: {escape(note)}", soft_wrap=True)
+    console.print()

@@ -1,0 +1,112 @@
+"""`actbox run`: one program in a sandbox of its own, its output as it comes, its result as exit code or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
+from actbox.core.events import Completed, Event, Output
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.opening import open_sandbox
+
+from .arguments import RunRequest
+from .document import print_document
+from .exits import BROKEN_PIPE, SANDBOX_FAILED, exit_status
+from .interrupt import Interrupted, run_interruptibly
+from .output import LiveOutput
+from .report import describe_failure
+
+NO_ISOLATION: Final = "no isolation: the program can read and change whatever you can"
+
+
+def run_request(request: RunRequest, *, engine: str, allow_unisolated: bool, as_json: bool) -> int:
+    """Run the program and return the exit code for this process.
+
+    A signal that ends this command (Ctrl-C, a reader of the output that goes away) ends the program and removes its
+    sandbox first; nothing more is printed then.
+    """
+    try:
+        if as_json:
+            return _run_for_json(request, engine, allow_unisolated)
+        return _run_live(request, engine, allow_unisolated)
+    except Interrupted as error:
+        return error.exit_code
+
+
+def _run_live(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
+    with LiveOutput() as output:
+
+        def show(event: Event) -> None:
+            if isinstance(event, Output):
+                output.write(event.stream, event.text)
+
+        def warn(text: str) -> None:
+            output.write("stderr", f"warning: {text}\n")
+
+        try:
+            result = run_interruptibly(
+                lambda: _run(request, engine, allow_unisolated, show, warn), give_up_when=output.broken
+            )
+        except Interrupted:
+            output.abandon()
+            raise
+        output.end_streams()
+        for warning in result.warnings:
+            warn(warning)
+        if result.error is not None:
+            output.write("stderr", describe_failure(result.error))
+        unsaved = _save(request, result, lambda line: output.write("stderr", line + "\n"))
+    if output.broken.is_set():
+        return BROKEN_PIPE
+    return exit_status(result.exit_code) or (SANDBOX_FAILED if unsaved else 0)
+
+
+def _run_for_json(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
+    try:
+        result = run_interruptibly(lambda: _run(request, engine, allow_unisolated, lambda _: None, lambda _: None))
+    except SandboxUnavailable as error:
+        failure = ErrorInfo(kind=ErrorKind.SANDBOX, message=str(error), hint="actbox doctor says what works here")
+        result = ExecutionResult(exit_code=SANDBOX_FAILED, error=failure, sandbox=engine)
+    unsaved = _save(request, result, lambda line: None)
+    document = result.to_dict()
+    document["warnings"] += unsaved
+    if not print_document(document):
+        return BROKEN_PIPE
+    return exit_status(result.exit_code) or (SANDBOX_FAILED if unsaved else 0)
+
+
+async def _run(
+    request: RunRequest,
+    engine: str,
+    allow_unisolated: bool,
+    show: Callable[[Event], None],
+    warn: Callable[[str], None],
+) -> ExecutionResult:
+    async with open_sandbox(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
+        if not box.traits.isolated:
+            warn(NO_ISOLATION)
+        async with aclosing(box.stream(request.program)) as events:  # type: ignore[type-var]
+            async for event in events:
+                show(event)
+                if isinstance(event, Completed):
+                    return event.result
+    raise AssertionError("a stream ended without Completed")
+
+
+def _save(request: RunRequest, result: ExecutionResult, say: Callable[[str], None]) -> list[str]:
+    """Save the artifacts where a folder is given; return what could not be saved, one sentence each."""
+    if request.output is None:
+        if result.artifacts:
+            names = ", ".join(artifact.name for artifact in result.artifacts)
+            say(f"hint: not saved: {names}; --output DIR saves such files")
+        return []
+    problems = []
+    for artifact in result.artifacts:
+        try:
+            say(f"saved {artifact.save(request.output)}")
+        except (OSError, ValueError) as error:
+            problems.append(f"{artifact.name} could not be saved in {request.output}: {error}")
+            say(f"warning: {problems[-1]}")
+    return problems

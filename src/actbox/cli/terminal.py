@@ -1,0 +1,63 @@
+"""Text from a guest, made safe to show on a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+RESET: Final = "\x1b[0m"
+
+# Colour, weight and underline (SGR) do nothing but look different. Every other control sequence can do harm: move the
+# cursor and overwrite what was shown, set the title, write the clipboard, make the terminal type an answer.
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+_COLOUR_BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,64})?\Z")
+
+# Control characters of both sets (C0, DEL, C1), and lone surrogates, which stand for bytes that a terminal that is not
+# set to UTF-8 could take for C1.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class TerminalText:
+    """Makes one stream of guest text safe, piece by piece: a sequence may be cut anywhere between two pieces.
+
+    What stays as it is: printable text, newlines, tabs and colours. What else a terminal would act on is shown as
+    people write it: `^[` for an escape, `^M` for a lone carriage return, `\\x9b` for a C1 character.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._coloured = False
+
+    def feed(self, text: str) -> str:
+        """Return what can be shown now. The beginning of a sequence that may yet be a colour is held back."""
+        text = self._held + text
+        begun = _COLOUR_BEGUN.search(text) or re.search(r"\r\Z", text)
+        self._held = text[begun.start() :] if begun else ""
+        return self._safe(text[: len(text) - len(self._held)])
+
+    def end(self) -> str:
+        """Return what was held back, and the end of any colour, so that it does not run on into the shell."""
+        rest = self._safe(self._held)
+        self._held = ""
+        return rest + (RESET if self._coloured else "")
+
+    def _safe(self, text: str) -> str:
+        shown = []
+        position = 0
+        for colour in _COLOUR.finditer(text):
+            self._coloured = True
+            shown += [_visible(text[position : colour.start()]), colour[0]]
+            position = colour.end()
+        shown.append(_visible(text[position:]))
+        return "".join(shown)
+
+
+def _visible(text: str) -> str:
+    return _UNSAFE.sub(_name, text.replace("\r\n", "\n"))
+
+
+def _name(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20 or code == 0x7F:
+        return "^" + chr(code ^ 0x40)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,343 @@
+"""What a sandbox really keeps: found out by programs that try to go beyond, not by version numbers.
+
+Every trial is a small program in a sandbox with tiny limits, and every program is bounded in itself: where nothing
+holds it back it ends within seconds, having used at most half a GiB of memory, a few MiB of disk and forty processes.
+So they may be run anywhere, also on an engine that enforces nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from actbox.core.errors import ActboxError, ErrorKind
+from actbox.core.policy import Limits, Policy
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+
+from .contract import Sandbox
+
+Verdict = Literal["holds", "does not hold", "unknown"]
+OpenBox = Callable[[Policy], Sandbox]
+
+# A sandbox that says nothing for so long has failed the trial. The longest program takes three seconds of its own.
+_TRIAL_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReport:
+    """What one trial found. `limit` is a field of `Limits`, or what a program is kept from.
+
+    `what` says what was tried; `by` what the engine says enforces it, empty where it claims nothing; `detail` what
+    happened where it does not hold. `seconds` is how long the trial took, the sandbox's start and stop included.
+    """
+
+    limit: str
+    what: str
+    verdict: Verdict
+    by: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "limit": self.limit,
+            "what": self.what,
+            "verdict": self.verdict,
+            "by": self.by,
+            "detail": self.detail,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+async def try_limits(open_box: OpenBox) -> list[TrialReport]:
+    """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
+    return [await _report(trial, open_box) for trial in _LIMIT_TRIALS]
+
+
+async def try_isolation(open_box: OpenBox) -> list[TrialReport]:
+    """Reach for the host's files, network, processes and mounts, and report which of them a program is kept from."""
+    with _host_to_reach_for() as inputs:
+        return [await _report(trial, open_box, inputs) for trial in _ISOLATION_TRIALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    limit: str
+    what: str
+    code: str
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    went_beyond: Callable[[ExecutionResult, list[int]], bool]
+
+
+def _says_beyond(result: ExecutionResult, _: list[int]) -> bool:
+    return "BEYOND" in result.stdout
+
+
+async def _report(trial: _Trial, open_box: OpenBox, inputs: Mapping[str, Any] | None = None) -> TrialReport:
+    begun = time.perf_counter()
+    claimed = ""
+    verdict: Verdict = "unknown"
+    detail = ""
+    received: list[int] = []  # the length of each text that reached the host's tool
+
+    def actbox_trial(text: str) -> int:
+        """Take a text."""
+        received.append(len(text))
+        return len(text)
+
+    try:
+        async with asyncio.timeout(_TRIAL_SECONDS):
+            policy = Policy(limits=Limits(**{"wall_seconds": 10.0, **trial.limits}))
+            async with open_box(policy) as box:
+                claimed = box.traits.enforced.get(trial.limit, "")
+                result = await box.run(Program(trial.code, inputs=inputs or {}), tools=[actbox_trial])
+        verdict, detail = _judge(trial, result, received)
+    except ActboxError as error:
+        detail = str(error)
+    except TimeoutError:
+        verdict, detail = "does not hold", f"the sandbox was not done after {_TRIAL_SECONDS:g} seconds"
+    return TrialReport(
+        limit=trial.limit,
+        what=trial.what,
+        verdict=verdict,
+        by=claimed,
+        detail=detail,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _judge(trial: _Trial, result: ExecutionResult, received: list[int]) -> tuple[Verdict, str]:
+    if trial.went_beyond(result, received):
+        return "does not hold", "the program went beyond"
+    error = result.error
+    if "DONE" in result.stdout or (
+        error is not None and (error.limit == trial.limit or error.kind is ErrorKind.POLICY)
+    ):
+        return "holds", ""
+    # It ended for some other reason, so nothing is known.
+    return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
+
+
+# A program prints BEYOND when it got what it should not get, and DONE when it tried and was not let. One that says
+# neither must have been ended by the limit that it reached for.
+
+_LIMIT_TRIALS = (
+    _Trial(
+        limit="wall_seconds",
+        what="sleep 2 s, 0.5 allowed",
+        limits={"wall_seconds": 0.5},
+        code="import time\ntime.sleep(2)\nprint('BEYOND')",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="cpu_seconds",
+        what="compute 3 s, 1 allowed",
+        limits={"cpu_seconds": 1},
+        code="import time\nwhile time.process_time() < 3: pass\nprint('BEYOND')",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="memory_mib",
+        what="fill 512 MiB, 256 allowed",
+        limits={"memory_mib": 256},
+        code="filled = b'x' * (512 * 2**20)\nprint('BEYOND')",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="memory_mib",
+        what="the same in four processes",
+        limits={"memory_mib": 256},
+        code="""\
+import os, signal
+children = []
+for _ in range(4):
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        filled = b'x' * (128 * 2**20)
+        os.write(writer, b'x')
+        signal.pause()
+    os.close(writer)
+    children.append((child, reader))
+filled = sum(len(os.read(reader, 1)) for _, reader in children)
+for child, _ in children:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+print('BEYOND' if filled == 4 else 'DONE')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="processes",
+        what="keep 40 alive, 16 allowed",
+        limits={"processes": 16},
+        code="""\
+import os, signal
+children = []
+try:
+    for _ in range(40):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+    print('BEYOND')
+finally:
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="open_files",
+        what="open 80 at once, 40 allowed",
+        limits={"open_files": 40},
+        code="import os\nheld = [open(os.devnull) for _ in range(80)]\nprint('BEYOND')",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="file_mib",
+        what="write 3 MiB, 1 allowed",
+        limits={"file_mib": 1},
+        code="""\
+with open('trial', 'wb') as file:
+    file.write(b'x' * (3 * 2**20))
+print('BEYOND')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="workspace_mib",
+        what="write 12 MiB, 4 allowed",
+        limits={"workspace_mib": 4},
+        code="""\
+for number in range(4):
+    with open(f'trial-{number}', 'wb') as file:
+        file.write(b'x' * (3 * 2**20))
+print('BEYOND')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="output_bytes",
+        what="print 1 MB, 10 kB allowed",
+        limits={"output_bytes": 10_000},
+        code="for _ in range(100): print('x' * 9_999, flush=True)",
+        went_beyond=lambda result, _: len(result.stdout.encode()) > 10_000,
+    ),
+    _Trial(
+        limit="tool_calls",
+        what="call 8 times, 3 allowed",
+        limits={"tool_calls": 3},
+        code="for _ in range(8): actbox_trial('x')",
+        went_beyond=lambda _, received: len(received) > 3,
+    ),
+    _Trial(
+        limit="message_bytes",
+        what="send 400 kB, 100 allowed",
+        limits={"message_bytes": 100_000},
+        code="try: actbox_trial('x' * 400_000)\nexcept Exception: print('DONE')",
+        went_beyond=lambda _, received: bool(received),
+    ),
+    _Trial(
+        limit="artifacts",
+        what="leave 8, 3 allowed",
+        limits={"artifacts": 3},
+        code="for number in range(8): open(f'output/{number}', 'w').write('x')\nprint('DONE')",
+        went_beyond=lambda result, _: len(result.artifacts) > 3,
+    ),
+    _Trial(
+        limit="artifact_mib",
+        what="leave 3 MiB, 1 allowed",
+        limits={"artifact_mib": 1},
+        code="for number in range(4): open(f'output/{number}', 'w').write('x' * 750 * 1024)\nprint('DONE')",
+        went_beyond=lambda result, _: sum(artifact.size for artifact in result.artifacts) > 2**20,
+    ),
+)
+
+_ISOLATION_TRIALS = (
+    _Trial(
+        limit="host files",
+        what="read a file of this user",
+        code="""\
+try:
+    with open(host_file) as file: print('BEYOND' if file.read() else 'DONE')
+except OSError: print('DONE')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="host network",
+        what="connect to a host port",
+        code="""\
+import socket
+try:
+    with socket.create_connection(('127.0.0.1', host_port), 2): print('BEYOND')
+except OSError: print('DONE')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="host processes",
+        what="see the process outside",
+        # Its number may be another process inside: only the time at which it started tells.
+        code="""\
+import os
+try:
+    os.kill(host_process, 0)
+    started = ''
+    if host_started:
+        with open(f'/proc/{host_process}/stat') as file: started = file.read().rpartition(')')[2].split()[19]
+    print('BEYOND' if started == host_started else 'DONE')
+except OSError: print('DONE')
+""",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="host mounts",
+        what="mount a file system",
+        # Of a type that does not exist: the kernel asks for the permission first, so nothing is ever mounted.
+        code="""\
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+may = libc.mount(b'none', b'/', b'actbox-trial', 0, None) == 0 or ctypes.get_errno() == errno.ENODEV
+print('BEYOND' if may else 'DONE')
+""",
+        went_beyond=_says_beyond,
+    ),
+)
+
+
+@contextlib.contextmanager
+def _host_to_reach_for() -> Iterator[Mapping[str, Any]]:
+    """Put up what the isolation trials reach for, and yield the values that tell a program where it is."""
+    with (
+        tempfile.NamedTemporaryFile("w", prefix="actbox-trial-") as file,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        file.write("of the host")
+        file.flush()
+        yield {
+            "host_file": file.name,
+            "host_port": server.getsockname()[1],
+            "host_process": os.getpid(),
+            "host_started": _started(),
+        }
+
+
+def _started() -> str:
+    """Return when this process started, as the kernel counts; empty where it does not say."""
+    try:
+        return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import engine_check
+
+Completed = subprocess.CompletedProcess[bytes]
+
+
+@pytest.fixture
+def actbox() -> Callable[..., Completed]:
+    """Runs the command line for real, as a process of its own."""
+
+    def run(*arguments: str, **options: Any) -> Completed:
+        if "stdin" not in options:
+            options.setdefault("input", b"")
+        return subprocess.run(
+            [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=60, check=False, **options
+        )
+
+    return run
+
+
+@pytest.fixture
+def on_engine(engine: str) -> tuple[str, ...]:
+    """The options that choose an engine, for each engine that works here."""
+    traits = engine_check(engine).traits
+    assert traits is not None
+    return ("--sandbox", engine, *(() if traits.isolated else ("--allow-unisolated",)))
+
+
+@pytest.fixture
+def isolated(isolated_engine: str) -> tuple[str, ...]:
+    """The options that choose an engine, for each engine that works here and isolates."""
+    return ("--sandbox", isolated_engine)

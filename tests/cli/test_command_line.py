@@ -1,0 +1,116 @@
+"""The edge of the command line: errors of use are one sentence and a hint, and nothing is loaded for nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from actbox._version import __version__
+from actbox.cli.app import run_app
+
+
+def test_the_version_is_said(actbox):
+    done = actbox("--version")
+    assert (done.returncode, done.stdout.decode().strip()) == (0, f"actbox {__version__}")
+
+
+def test_without_arguments_the_commands_are_shown(actbox):
+    done = actbox()
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in (b"run", b"doctor", b"demo"))
+
+
+def test_the_version_loads_no_engine_and_no_table_drawing():
+    code = (
+        "import sys; sys.argv = ['actbox', '--version']\n"
+        "from actbox.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "late = ('actbox.sandbox.engines.', 'rich.', 'actbox.cli.doctor')\n"
+        "print([name for name in sys.modules if name.startswith(late)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["rum"], "'rum'"),
+        (["run", "--nope", "-c", "1"], "--nope"),
+        (["run"], "no program is given"),
+        (["run", "a.py", "-c", "1"], "both a file and -c"),
+        (["run", "no/such/file.py"], "no/such/file.py"),
+        (["run", "/"], "/"),
+        (["run", "-c", "1", "--timeout", "soon"], "--timeout"),
+        (["run", "-c", "1", "--timeout", "0"], "--timeout"),
+        (["run", "-c", "1", "--timeout", "nan"], "--timeout"),
+        (["run", "-c", "1", "--timeout", "inf"], "--timeout"),
+        (["run", "-c", "1", "--memory", "-5"], "--memory"),
+        (["run", "-c", "1", "--memory", "1.5"], "--memory"),
+        (["run", "-c", "1", "--input", "rows"], "rows"),
+        (["run", "-c", "1", "--input", "2x=1"], "2x"),
+        (["run", "-c", "1", "--input", "class=1"], "class"),
+        (["run", "-c", "1", "--input", "rows=[1,"], "rows"),
+        (["run", "-c", "1", "--input", "rows=NaN"], "rows"),
+        (["run", "-c", "1", "--input", "rows=1", "--input", "rows=2"], "rows"),
+        (["run", "-c", "1", "--input", "rows=" + "[" * 100_000], "rows"),
+        (["run", "-c", "1", "--mount", "data"], "data"),
+        (["run", "-c", "1", "--mount", "/:"], "/:"),
+        (["run", "-c", "1", "--mount", "/no/such/folder:/data"], "/no/such/folder"),
+        (["run", "-c", "1", "--mount", "/usr:/data:wr"], "'wr'"),
+        (["run", "-c", "1", "--mount", "/usr:/etc/data"], "/etc/data"),
+        (["run", "-c", "1", "--mount", "/usr:/a", "--mount", "/usr:/a"], "/a"),
+        (["run", "-c", "1", "--output", "/dev/null/x"], "/dev/null/x"),
+        (["run", "-c", "1", "--sandbox", "nope"], "nope"),
+        (["doctor", "please"], "please"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_an_error_of_use_is_one_sentence_that_names_it_and_a_hint(capfd, arguments, named):
+    assert run_app(arguments) == 2
+    stdout, stderr = capfd.readouterr()
+    assert stdout == ""
+    sentence, hint = stderr.rstrip("\n").split("\n")
+    assert sentence.startswith("actbox: ") and named in sentence and len(sentence) < 400
+    assert hint.startswith("hint: ")
+
+
+def test_a_program_that_is_no_text_is_refused_with_its_line(actbox, tmp_path):
+    (tmp_path / "a.py").write_bytes(b"x = 1\ny = '\xff'\n")
+    done = actbox("run", str(tmp_path / "a.py"))
+    assert done.returncode == 2
+    assert b"line 2" in done.stderr and b"0xff" in done.stderr and b"hint: " in done.stderr
+
+
+def test_a_program_that_never_ends_to_be_read_is_refused(actbox):
+    with open("/dev/zero", "rb") as endless:
+        done = actbox("run", "-", stdin=endless)
+    assert done.returncode == 2
+    assert b"more than 8 MiB" in done.stderr
+
+
+def test_no_engine_is_chosen_silently_that_does_not_isolate(actbox):
+    done = actbox("run", "--sandbox", "process", "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"isolates nothing" in done.stderr and b"--allow-unisolated" in done.stderr
+
+
+def test_what_an_engine_cannot_keep_is_an_error_of_use(actbox, tmp_path):
+    options = ["--sandbox", "process", "--allow-unisolated", "--mount", f"{tmp_path}:/data"]
+    done = actbox("run", *options, "-c", "1")
+    assert done.returncode == 2
+    assert b"process engine cannot keep" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_the_demo_names_the_extra_that_is_missing(capfd, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pandas" else find(name))
+    assert run_app(["demo"]) == 2
+    assert capfd.readouterr().err.splitlines() == [
+        "actbox: this needs pandas, which is not installed",
+        "hint: pip install 'actbox[demo]'",
+    ]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from actbox.core.policy import Limits
+from actbox.sandbox.opening import ENGINES, check
+
+
+def test_the_document_has_every_engine_and_a_trial_of_every_limit(actbox):
+    done = actbox("doctor", "--json")
+    found = json.loads(done.stdout)
+    engines = {engine["engine"]: engine for engine in found["engines"]}
+    assert tuple(engines) == ENGINES
+    for engine in engines.values():
+        if engine["works"]:
+            assert {report["limit"] for report in engine["limits"]} == set(Limits().to_dict())
+        else:
+            assert engine["reason"]
+    strongest = next((name for name, engine in engines.items() if engine["isolates"]), None)
+    assert found["auto"] == strongest
+    assert done.returncode == (0 if strongest else 1)
+
+
+def test_the_table_says_what_works_in_words(actbox):
+    done = actbox("doctor")
+    text = done.stdout.decode()
+    for engine in ENGINES:
+        assert f"{engine}: {'works' if check(engine).works else 'does not work here'}" in text
+    assert "process: works, and does not isolate" in text
+    assert all(any(line.startswith(limit + " ") for line in text.splitlines()) for limit in Limits().to_dict())
+    assert "\x1b" not in text
+
+
+def test_where_namespaces_are_forbidden_it_names_the_setting_and_fails():
+    # A user namespace of its own, in which no further one may be made: the limit is counted for each namespace.
+    inside = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    arguments = ["unshare", "--user", "--map-root-user", "sh", "-c", inside, "sh"]
+    try:
+        subprocess.run([*arguments, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no user namespace can be made and closed here, to see what doctor says in it")
+    done = subprocess.run(
+        [*arguments, sys.executable, "-m", "actbox", "doctor"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "linux: does not work here" in done.stdout and "user.max_user_namespaces" in done.stdout
+    assert "No engine isolates programs" in done.stdout

@@ -1,0 +1,115 @@
+"""`execute`: shell commands in the same sandbox."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from actbox import ErrorKind, InvalidValue, Output, Sandbox
+from tests.conftest import OpenBox
+
+
+async def test_a_command_has_output_and_exit_code(box: Sandbox) -> None:
+    result = await box.execute("echo out; echo err >&2; exit 3")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.EXIT
+
+
+async def test_a_sequence_is_a_program_with_arguments_and_no_shell(box: Sandbox) -> None:
+    result = await box.execute(["printf", "%s|", "a b", "$HOME", "-n"])
+    assert result.stdout == "a b|$HOME|-n|"
+
+
+async def test_standard_input_is_given_as_bytes(box: Sandbox) -> None:
+    assert (await box.execute("wc -c", stdin=b"\0" * 300_000)).stdout.strip() == "300000"
+    assert (await box.execute("cat")).stdout == ""
+
+
+async def test_a_command_starts_where_it_is_told(box: Sandbox) -> None:
+    await box.make_dir("sub")
+    assert (await box.execute("pwd")).stdout.strip() == box.root
+    assert (await box.execute("pwd", cwd="sub")).stdout.strip() == f"{box.root}/sub"
+    assert (await box.execute("pwd", cwd="/usr")).stdout.strip() == "/usr"
+    missing = await box.execute("pwd", cwd="missing")
+    assert missing.exit_code == 126
+    assert "missing" in missing.stderr
+
+
+async def test_variables_of_a_call_come_on_top_of_the_sandboxs(open_box: OpenBox) -> None:
+    box = await open_box(env={"A": "1", "B": "1"})
+    assert (await box.execute("echo $A $B $C", env={"B": "2", "C": "3"})).stdout == "1 2 3\n"
+    assert (await box.run("import os\n[os.environ['A'], os.environ['B'], 'C' in os.environ]")).value == [
+        "1",
+        "1",
+        False,
+    ]
+
+
+async def test_nothing_of_a_commands_shell_lasts(box: Sandbox) -> None:
+    await box.execute("cd /; export X=1; umask 077")
+    assert (await box.execute('echo "$X"; pwd; umask')).stdout.split() == [box.root, "0022"]
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code"),
+    [
+        ("no-such-command-here", 127),
+        (["no-such-command-here"], 127),
+        (["/"], 126),
+        ("kill -9 $$", 137),
+        ("kill -15 $$", 143),
+    ],
+)
+async def test_exit_codes_are_those_of_a_shell(box: Sandbox, command: str | list[str], exit_code: int) -> None:
+    result = await box.execute(command)
+    assert result.exit_code == exit_code
+    assert result.error is not None
+
+
+async def test_a_command_times_out_with_its_output_kept(box: Sandbox) -> None:
+    result = await box.execute("echo begun; sleep 30", timeout=0.4)
+    assert result.exit_code == 124
+    assert result.stdout == "begun\n"
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TIMEOUT
+
+
+async def test_output_of_a_command_streams(box: Sandbox) -> None:
+    pieces = [e.text async for e in box.execute_stream("echo a; sleep 0.2; echo b") if isinstance(e, Output)]
+    assert pieces == ["a\n", "b\n"]
+
+
+async def test_a_command_that_leaves_a_child_behind_is_over_when_it_is_over(box: Sandbox) -> None:
+    result = await box.execute("sleep 30 & echo done", timeout=10)
+    assert result.stdout == "done\n"
+    assert result.usage.wall_ms < 5000
+
+
+async def test_files_made_by_a_command_are_artifacts(box: Sandbox) -> None:
+    result = await box.execute("echo x > output/made.txt")
+    assert [artifact.name for artifact in result.artifacts] == ["made.txt"]
+
+
+async def test_commands_keep_limits(open_box: OpenBox) -> None:
+    box = await open_box(file_mib=1)
+    result = await box.execute("head -c 3000000 /dev/zero > big; stat -c %s big")
+    assert int(result.stdout) == 2**20
+
+
+async def test_the_environments_python_is_the_first_on_the_path(box: Sandbox) -> None:
+    result = await box.execute("python -c 'import sys, pydantic; print(sys.version_info[:2])'")
+    assert result.stdout.strip() == str(tuple(sys.version_info[:2]))
+
+
+@pytest.mark.parametrize("command", [[], "a\0b", ["a", 1]])
+async def test_commands_that_make_no_sense_are_refused(box: Sandbox, command: object) -> None:
+    with pytest.raises(InvalidValue):
+        await box.execute(command)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("variables", [{"A=B": "1"}, {"": "1"}, {"A": "x\0"}, {"A": 1}])
+async def test_variables_that_make_no_sense_are_refused(box: Sandbox, variables: dict[str, str]) -> None:
+    with pytest.raises(InvalidValue, match="variable"):
+        await box.execute("true", env=variables)
