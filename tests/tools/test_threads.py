@@ -96,11 +96,16 @@ async def test_a_call_that_waits_gets_the_place_of_a_dropped_one_at_once():
 async def test_dropped_calls_cannot_pile_up_without_bound():
     pool = ThreadPool(limit=1, dropped_limit=2)
     gate = threading.Event()
-    before = threading.active_count()
-    for _ in range(6):
+    begun: list[int] = []
+
+    def stuck(n: int) -> None:
+        begun.append(n)
+        gate.wait()
+
+    for n in range(6):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(pool.run(gate.wait), 0.02)
-    assert threading.active_count() - before == 3
+            await asyncio.wait_for(pool.run(stuck, n), 0.05)
+    assert begun == [0, 1, 2]  # two were dropped, the third keeps the place that the others wait for
     gate.set()
     assert await asyncio.wait_for(pool.run(abs, -1), 1) == 1
 

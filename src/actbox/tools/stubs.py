@@ -16,8 +16,8 @@ _EITHER_WAY = "# In a program that uses `await`, await these; in any other, call
 def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
     """Return Python that declares the tools: functions with docstrings, the types that they use above.
 
-    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program that is not written
-    yet, tells the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
+    `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program not written yet,
+    tells the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
     """
     aliases = toolset.aliases
     writer = TypeWriter(reserved=aliases.values())
