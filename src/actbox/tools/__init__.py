@@ -1,7 +1,11 @@
-"""Host functions that a sandboxed program may call: `@tool`, their schemas, the set that one run has, typed stubs."""
+"""Tools: host functions that a program in a sandbox may call.
 
+`Tool` and `@tool` make one from a Python function or from a JSON schema, `Toolset` is the frozen set that one run
+has, and `stubs` writes it down as typed Python for a model to read.
+"""
+
+from .definition import Approval, Tool, tool
 from .stubs import stubs
-from .tool import Approval, Tool, tool
 from .toolset import Toolset
 
 __all__ = ["Approval", "Tool", "Toolset", "stubs", "tool"]

@@ -1,105 +1,153 @@
-"""What a docstring says of a function and of its parameters, in Google's, NumPy's or Sphinx's style."""
+"""Docstrings: finding the description and the parameters' texts in one, and writing one for programs."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-_SECTIONS = (
-    "Args|Arguments|Parameters|Params|Returns|Return|Yields|Raises|Examples?|Notes?|Warnings?|See Also|Attributes"
-)
-_GOOGLE = re.compile(rf"^(?P<name>{_SECTIONS}):\s*$")
-_NUMPY = re.compile(rf"^(?P<name>{_SECTIONS})\s*$")
-_SPHINX = re.compile(
-    r"^:(?P<field>param|parameter|arg|argument|type|returns?|rtype|raises?)\b\s*(?P<what>[^:]*):\s*(?P<text>.*)$"
-)
-_GOOGLE_ENTRY = re.compile(r"^(?P<name>\*{0,2}\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
-_NUMPY_ENTRY = re.compile(r"^(?P<names>\w+(?:\s*,\s*\w+)*)\s*(?::.*)?$")
-_ARGUMENTS = {"Args", "Arguments", "Parameters", "Params"}
+_PARAMETER_SECTIONS = {
+    "args",
+    "arguments",
+    "parameters",
+    "params",
+    "keyword args",
+    "keyword arguments",
+    "other parameters",
+}
+_RETURN_SECTIONS = {"returns", "return"}
+_OTHER_SECTIONS = {
+    "attributes", "example", "examples", "note", "notes", "raises", "references", "see also", "todo",
+    "warning", "warnings", "warns", "yield", "yields",
+}  # fmt: skip
+_SECTIONS = _PARAMETER_SECTIONS | _RETURN_SECTIONS | _OTHER_SECTIONS
+
+_GOOGLE_ITEM = re.compile(r"^\*{0,2}(?P<name>\w+)\s*(\([^)]*\))?\s*:\s*(?P<text>.*)$")
+_NUMPY_ITEM = re.compile(r"^\*{0,2}(?P<names>\w+(\s*,\s*\*{0,2}\w+)*)\s*(:.*)?$")
+_SPHINX_FIELD = re.compile(r"^:(?P<kind>\w+)\s*(?P<rest>[^:]*):\s*(?P<text>.*)$")
+_SPHINX_PARAMETER = {"param", "parameter", "arg", "argument", "key", "keyword"}
 
 
-def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a function's description, without its sections, and the description of each parameter."""
-    lines = (inspect.getdoc(function) or "").splitlines()
+def parse(doc: str) -> tuple[str, dict[str, str]]:
+    """Return the description and each parameter's text, from a Google, NumPy or Sphinx style docstring.
+
+    The description is what stands before the first section or field, and what is returned, since a program needs to
+    know; raised errors, examples and notes are left out.
+    """
+    lines = inspect.cleandoc(doc).splitlines()
     description: list[str] = []
     parameters: dict[str, str] = {}
-    position = 0
-    while position < len(lines):
-        line = lines[position]
-        field = _SPHINX.match(line.strip())
-        if field:
-            end = _block_end(lines, position)
-            if field["field"] in ("param", "parameter", "arg", "argument") and field["what"].split():
-                parameters[field["what"].split()[-1]] = _joined([field["text"], *lines[position + 1 : end]])
-            position = end
-            continue
-        section, is_numpy = _section(lines, position)
-        if section is None:
-            description.append(line)
-            position += 1
-            continue
-        start = position + (2 if is_numpy else 1)
-        end = _numpy_end(lines, start) if is_numpy else _block_end(lines, position)
-        if section in _ARGUMENTS:
-            entries = _numpy_entries(lines[start:end]) if is_numpy else _google_entries(lines[start:end])
-            parameters.update(entries)
-        position = end
-    return "\n".join(description).strip(), parameters
+    returned: list[str] = []
+    at = 0
+    while at < len(lines):
+        header, style = _header(lines, at)
+        if header:
+            body, end = _section(lines, at + (2 if style == "numpy" else 1), style)
+            if header in _PARAMETER_SECTIONS:
+                parameters |= _items(body, style)
+            elif header in _RETURN_SECTIONS:
+                returned += body
+            at = end
+        elif field := _SPHINX_FIELD.match(lines[at]):
+            end = _indented_until(lines, at + 1)
+            text = _join([field["text"], *lines[at + 1 : end]])
+            if field["kind"] in _SPHINX_PARAMETER and field["rest"].strip():
+                parameters[field["rest"].split()[-1].lstrip("*")] = text
+            elif field["kind"] in _RETURN_SECTIONS:
+                returned.append(text)
+            at = end
+        else:
+            description.append(lines[at])
+            at += 1
+    text = "\n".join(description).strip()
+    if returned and (result := _join(returned)):
+        text = f"{text}\n\nReturns: {result}".strip()
+    return text, {name: text for name, text in parameters.items() if text}
 
 
-def _section(lines: list[str], position: int) -> tuple[str | None, bool]:
-    google = _GOOGLE.match(lines[position])
-    if google:
-        return google["name"], False
-    numpy = _NUMPY.match(lines[position])
-    underline = lines[position + 1].strip() if position + 1 < len(lines) else ""
-    if numpy and len(underline) >= 3 and set(underline) == {"-"}:
-        return numpy["name"], True
-    return None, False
+def compose(description: str, input_schema: Mapping[str, Any]) -> str:
+    """Return the description and one line for each argument that has something to say beyond its type."""
+    properties: Mapping[str, Any] = input_schema.get("properties", {})
+    lines = []
+    for name, schema in properties.items():
+        if note := property_note(schema):
+            lines.append(f"{name if name.isidentifier() else repr(name)}: {note}")
+    return "\n\n".join(part for part in (description.strip(), "\n".join(lines)) if part)
 
 
-def _block_end(lines: list[str], position: int) -> int:
-    """Return where the indented lines after this one end."""
-    end = position + 1
-    while end < len(lines) and (not lines[end].strip() or lines[end][0].isspace()):
+_LIMITS = {
+    "minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "exclusiveMaximum": "< {}",
+    "multipleOf": "a multiple of {}", "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "matches {}", "minItems": "at least {} items", "maxItems": "at most {} items", "format": "{}",
+}  # fmt: skip
+
+
+def property_note(schema: Any) -> str:
+    """Return on one line what a JSON schema says in words, and the limits that its Python type cannot say."""
+    if not isinstance(schema, Mapping):
+        return ""
+    sources = [schema, *(s for s in schema.get("anyOf", ()) if isinstance(s, Mapping))]
+    limits = [
+        text.format(source[key])
+        for source in sources
+        for key, text in _LIMITS.items()
+        if key in source and source[key] != "binary"
+    ]
+    words = " ".join(str(schema.get("description", "")).split())
+    return f"{words} ({', '.join(limits)})".strip() if limits else words
+
+
+def _header(lines: list[str], at: int) -> tuple[str, str]:
+    line = lines[at].rstrip()
+    if line.lower() in _SECTIONS and at + 1 < len(lines) and re.fullmatch(r"-{3,}\s*", lines[at + 1]):
+        return line.lower(), "numpy"
+    if line.endswith(":") and line[:-1].lower() in _SECTIONS:
+        # "Note: …" in running text has words after the colon; a header has an indented block below it.
+        following = next((text for text in lines[at + 1 :] if text.strip()), "")
+        if following.startswith((" ", "\t")):
+            return line[:-1].lower(), "google"
+    return "", ""
+
+
+def _section(lines: list[str], start: int, style: str) -> tuple[list[str], int]:
+    if style == "google":
+        end = _indented_until(lines, start)
+    else:
+        end = start
+        while end < len(lines) and not _header(lines, end)[0]:
+            end += 1
+    return inspect.cleandoc("\n" + "\n".join(lines[start:end])).splitlines(), end
+
+
+def _indented_until(lines: list[str], start: int) -> int:
+    end = start
+    while end < len(lines) and (not lines[end].strip() or lines[end][0] in " \t"):
         end += 1
     return end
 
 
-def _numpy_end(lines: list[str], position: int) -> int:
-    while position < len(lines) and _section(lines, position)[0] is None:
-        position += 1
-    return position
-
-
-def _google_entries(lines: list[str]) -> dict[str, str]:
-    indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
-    found: dict[str, list[str]] = {}
+def _items(body: list[str], style: str) -> dict[str, str]:
+    """Split a parameter section: an item starts at the margin, its text goes on indented."""
+    items: dict[str, list[str]] = {}
     current: list[str] = []
-    for line in lines:
-        entry = _GOOGLE_ENTRY.match(line.strip())
-        if entry and len(line) - len(line.lstrip()) == min(indents):
-            current = found.setdefault(entry["name"].lstrip("*"), [])
-            current.append(entry["text"])
-        else:
+    for line in body:
+        if line[:1] in (" ", "\t", ""):
             current.append(line)
-    return {name: _joined(text) for name, text in found.items()}
+            continue
+        match = (_GOOGLE_ITEM if style == "google" else _NUMPY_ITEM).match(line)
+        if match is None:
+            current = []
+        elif style == "google":
+            current = items.setdefault(match["name"], [])
+            current.append(match["text"])
+        else:
+            current = []
+            for name in match["names"].split(","):
+                items[name.strip().lstrip("*")] = current
+    return {name: _join(text) for name, text in items.items()}
 
 
-def _numpy_entries(lines: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    position = 0
-    while position < len(lines):
-        entry = _NUMPY_ENTRY.match(lines[position])
-        end = _block_end(lines, position)
-        if entry:
-            for name in entry["names"].split(","):
-                found[name.strip()] = _joined(lines[position + 1 : end])
-        position = end
-    return found
-
-
-def _joined(lines: list[str]) -> str:
-    return " ".join(line.strip() for line in lines if line.strip())
+def _join(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())

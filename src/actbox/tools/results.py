@@ -1,107 +1,148 @@
-"""What a tool gives back: plain JSON or bytes. What is neither is an error that names the place, never a `str()`."""
+"""What a host function returned, as plain JSON data; never a silent `str()`."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import json
 import math
-from collections.abc import Callable
-from typing import Any
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
 
-from actbox.core.errors import InvalidValue, ToolError
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from actbox.core.errors import ToolError
+
+from .host_function import EMPTY
+from .problems import shown
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+_decode = json.JSONDecoder().decode
+
+_PLAIN = frozenset({str, bool, types.NoneType})
+_BYTES = (bytes, bytearray, memoryview)
+
+_ADVICE: dict[type, str] = {
+    set: "return a sorted list",
+    frozenset: "return a sorted list",
+    types.GeneratorType: "return list(...)",
+    types.AsyncGeneratorType: "collect it into a list",
+    types.CoroutineType: "write the tool as `async def` or await it",
+    bytes: "bytes can only be the whole result",
+    bytearray: "bytes can only be the whole result",
+    memoryview: "bytes can only be the whole result",
+}
+
+# What a return annotation may name without making it JSON.
+_NEVER_DECLARED = (object, set, frozenset, collections.deque, collections.abc.Iterator, *_BYTES)
 
 
-class Results:
-    """Turns what a function returned into JSON, by its return annotation where there is one."""
+class ResultCheck:
+    """Turns results of one tool into plain JSON data, or says why that cannot be.
 
-    def __init__(self, name: str, annotation: Any) -> None:
-        """`annotation` is `inspect.Signature.empty` where the function declares nothing."""
-        self.schema: dict[str, Any] | None = None
-        self._tool = name
-        self._dump: Callable[[Any], Any] | None = None
-        if annotation is Any or _is_empty(annotation) or annotation in (bytes, None):
-            self.schema = {"type": "null"} if annotation is None else None
-            return
-        # Here and not above, for the sake of `import actbox`: see `SignatureArguments`.
-        from pydantic import TypeAdapter
-        from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+    Models, dataclasses, enums and tuples have a JSON form of their own. Further types (dates, UUIDs, decimals, paths,
+    …) have one where the return annotation names them; pydantic writes them by that annotation.
+    """
 
-        try:
-            adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-            self.schema = adapter.json_schema(mode="serialization")
-        except (PydanticSchemaGenerationError, PydanticUserError):
-            return  # a class that pydantic does not know; what is returned is checked all the same
-        except NameError as error:
-            raise InvalidValue(f"tool {name}: its return annotation cannot be resolved: {error}") from error
-        self._dump = lambda value: adapter.dump_python(value, mode="json", warnings=False)
+    def __init__(self, tool: str, returns: Any = EMPTY) -> None:
+        self._tool = tool
+        self._adapter: TypeAdapter[Any] = TypeAdapter(Any if returns is EMPTY else returns)
+        self._declared = tuple(_declared_classes(returns, set()))
 
-    def plain(self, value: Any) -> Any:
-        """Return JSON data, or bytes. Raises `ToolError` naming the tool, the type and the place."""
-        if isinstance(value, (bytes, bytearray)):
+    def __call__(self, value: Any) -> Any:
+        """Return a copy of `value` as JSON data, or `bytes`. Raises `ToolError` with type and place."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind in _BYTES:
             return bytes(value)
-        if _is_plain(value):
-            return value
-        if self._dump is not None:
-            try:
-                dumped = self._dump(value)
-            except Exception:  # it is not what was declared; below it is said what it is
-                dumped = value
-            if _is_plain(dumped):
-                return dumped
-            value = dumped
-        return self._converted(value, "result", 0)
+        try:
+            # The common case at C speed. Where the round trip changes something (a tuple, a key that is no
+            # text) the slow path decides; where it does not, the copy has plain types only.
+            copy = _decode(_encode(value))
+            if copy == value:
+                return copy
+        except (TypeError, ValueError, RecursionError):
+            pass  # the slow path finds out what and where
+        try:
+            self._refuse(value, "result", owned=False)
+            return self._convert(value)
+        except RecursionError:
+            raise self._error("its result is nested too deeply, or contains itself") from None
+        finally:
+            if isinstance(value, types.CoroutineType):
+                value.close()  # else Python warns that it was never awaited
 
-    def _converted(self, value: Any, place: str, depth: int) -> Any:
-        """Convert what has a defined JSON form, step by step, and complain about the rest."""
-        if depth > 200:
-            raise self._wrong(value, place, "is nested too deeply, or contains itself")
+    def _convert(self, value: Any) -> Any:
+        try:
+            return _decode(_encode(self._adapter.dump_python(value, mode="json", warnings=False)))
+        except (PydanticSerializationError, TypeError, ValueError) as error:
+            raise self._error(f"its result ({type(value).__name__}) has no JSON form: {error}") from error
+
+    def _refuse(self, value: Any, at: str, *, owned: bool) -> None:
+        """Raise for the first thing that is not JSON. A class answers for what its instances own."""
+        if value is None or isinstance(value, (str, bool)):
+            return
         if isinstance(value, enum.Enum):
-            return self._converted(value.value, place, depth + 1)
-        if value is None or isinstance(value, (str, bool, int)):
-            return value
-        if isinstance(value, float):
+            self._refuse(value.value, at, owned=owned)
+        elif isinstance(value, int):
+            self._refuse_long(value, at)
+        elif isinstance(value, float):
             if not math.isfinite(value):
-                raise self._wrong(value, place, f"is {value}, which JSON does not have")
-            return value
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [field.name for field in dataclasses.fields(value)]
-            return {name: self._converted(getattr(value, name), f"{place}.{name}", depth + 1) for name in names}
-        dump = getattr(value, "model_dump", None)
-        if callable(dump) and not isinstance(value, type):
-            return self._converted(dump(mode="json"), place, depth + 1)
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise self._wrong(key, place, f"has a key of type {type(key).__name__}, and JSON only has text")
-            return {key: self._converted(item, f"{place}[{key!r}]", depth + 1) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self._converted(item, f"{place}[{number}]", depth + 1) for number, item in enumerate(value)]
-        raise self._wrong(value, place, f"is of type {type(value).__name__}")
+                raise self._error(f"{at} is {value}, which JSON cannot say; return None instead")
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                self._refuse(item, f"{at}[{index}]", owned=owned)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                if not isinstance(key, str) and not owned:
+                    raise self._error(f"{at} has the key {shown(key)} ({type(key).__name__}); JSON keys are text")
+                self._refuse(item, f"{at}[{shown(key)}]", owned=owned)
+        elif (members := _members(value)) is not None:
+            for name, item in members:
+                self._refuse(item, f"{at}.{name}", owned=True)
+        elif not owned and not isinstance(value, self._declared):
+            kind = type(value)
+            advice = _ADVICE.get(kind, "return JSON data, or name the type in the return annotation")
+            raise self._error(f"{at} is of type {kind.__name__}, which is not JSON; {advice}")
 
-    def _wrong(self, value: Any, place: str, what: str) -> ToolError:
-        return ToolError(
-            f"{self._tool} returned something that is not JSON: {place} {what}. The tool must return JSON values",
-            tool=self._tool,
-        )
+    def _refuse_long(self, value: int, at: str) -> None:
+        try:
+            _encode(value)
+        except ValueError:  # sys.set_int_max_str_digits
+            raise self._error(f"{at} has too many digits; return it as text") from None
 
-
-def _is_empty(annotation: Any) -> bool:
-    import inspect
-
-    return annotation is inspect.Signature.empty
+    def _error(self, message: str) -> ToolError:
+        return ToolError(f"tool {self._tool!r} cannot give its result: {message}", tool=self._tool)
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether this is JSON data exactly: what comes back from JSON is the same, types and all."""
-    if value is None or type(value) in (str, bool, int):
-        return True
-    try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == value) and _has_plain_types(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
+def _members(value: Any) -> Iterator[tuple[str, Any]] | None:
+    if isinstance(value, BaseModel):
+        return iter(value.__dict__.items())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    return None
 
 
-def _has_plain_types(value: Any) -> bool:
-    # Tuples and keys that are numbers never survive the round trip above as equals; subclasses of str and int do.
-    return type(value) in (dict, list, float)
+def _declared_classes(annotation: Any, seen: set[Any]) -> Iterator[type]:
+    """Yield the classes that a return annotation names, those of containers left out."""
+    if annotation is EMPTY or annotation is Any or get_origin(annotation) is typing.Literal:
+        return
+    inner = getattr(annotation, "__value__", None) or getattr(annotation, "__supertype__", None)  # type alias, NewType
+    if inner is not None:
+        if annotation not in seen:
+            yield from _declared_classes(inner, seen | {annotation})
+    elif get_origin(annotation) is not None:
+        for part in get_args(annotation):
+            yield from _declared_classes(part, seen)
+    elif isinstance(annotation, type) and annotation not in seen:
+        if issubclass(annotation, (dict, tuple)):  # a TypedDict or NamedTuple names the types of its fields
+            if annotation not in (dict, tuple):
+                for part in typing.get_type_hints(annotation).values():
+                    yield from _declared_classes(part, seen | {annotation})
+        elif annotation not in _NEVER_DECLARED and annotation.__module__ not in ("collections.abc", "typing"):
+            yield annotation

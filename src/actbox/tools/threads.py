@@ -1,13 +1,14 @@
-"""Daemon threads for calls that block.
+"""Worker threads for sync tools.
 
-The standard library's executor waits for its threads when the interpreter ends. A tool that never returns must not
-keep a program from ending, so these threads are our own.
+Not `concurrent.futures`: the interpreter waits for its threads at exit, so a tool that never returns would keep the
+host from ending. These are daemon threads, and a call whose caller has gone away is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -17,89 +18,162 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_THREADS = 64
+"""Calls that run at once; further ones wait their turn."""
+MAX_DROPPED_THREADS = 4 * MAX_THREADS
+"""Dropped calls that may still run beside them. Past that a dropped call keeps its place until it ends."""
 IDLE_SECONDS = 10.0
 
-_Job = Callable[[], None]
 
+async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a worker thread, with this task's context variables, and return what it returns.
 
-async def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a thread, with this task's context variables; return what it returns, raise what it raises.
-
-    Beyond `MAX_THREADS` calls at once, further ones wait their turn. When the awaiting task is cancelled the call goes
-    on, as a thread cannot be stopped, and what it returns is dropped; one that had not begun does not begin.
+    Calls start in the order in which they were made. If the waiting task is cancelled, a call that has not started
+    never does; one that runs goes on, as no thread can be stopped, and its result is dropped.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def job() -> None:
-        if future.cancelled():
-            return
-        try:
-            value = context.run(function, *args, **kwargs)
-        except BaseException as error:
-            _tell(loop, future, None, error)
-        else:
-            _tell(loop, future, value, None)
-
-    _pool.start(job)
-    return await future
+    return await _pool.run(function, *args, **kwargs)
 
 
-def _tell(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], value: Any, error: BaseException | None
-) -> None:
-    def finish() -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, StopIteration):  # a future cannot carry one
-            future.set_exception(RuntimeError(f"StopIteration: {error}"))
-        else:
-            future.set_exception(error)
+class ThreadPool:
+    """Daemon threads that are reused while there is work and end when there is none."""
 
-    try:
-        loop.call_soon_threadsafe(finish)
-    except RuntimeError:
-        return  # the loop is closed: nobody waits any more
+    def __init__(
+        self,
+        limit: int = MAX_THREADS,
+        idle_seconds: float = IDLE_SECONDS,
+        dropped_limit: int = MAX_DROPPED_THREADS,
+    ) -> None:
+        self._limit = limit
+        self._idle_seconds = idle_seconds
+        self._dropped_limit = dropped_limit
+        self._reset()
 
-
-class _Pool:
-    """Threads that take jobs in the order in which they came; one is started only when none is idle."""
-
-    def __init__(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._threads = 0
-        self._free = 0  # idle threads less the jobs that wait for one; below zero when jobs must wait
+        self._dropped = 0
+        # Idle threads minus queued jobs: negative while calls wait for a thread.
+        self._free = 0
 
-    def start(self, job: _Job) -> None:
+    @property
+    def threads(self) -> int:
+        """Threads that take part, idle or busy; not those that still run a dropped call."""
+        return self._threads
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run_in_thread`."""
+        loop = asyncio.get_running_loop()
+        job = _Job(loop, loop.create_future(), contextvars.copy_context(), function, args, kwargs)
+        self._submit(job)
+        try:
+            value, error = await job.future
+        except asyncio.CancelledError:
+            self._drop(job)
+            raise
+        if error is None:
+            return value  # type: ignore[no-any-return]
+        try:
+            if isinstance(error, StopIteration):
+                # A coroutine cannot raise it: it would read as the coroutine's own end.
+                raise RuntimeError("the function raised StopIteration") from error
+            raise error
+        finally:
+            del error  # the traceback holds this frame: break the cycle
+
+    def _submit(self, job: _Job) -> None:
         with self._lock:
             self._free -= 1
-            needed = self._free < 0 and self._threads < MAX_THREADS
-            if needed:
-                self._threads += 1
-                self._free += 1
-        self._jobs.put(job)
-        if needed:
-            threading.Thread(target=self._work, name="actbox-tool", daemon=True).start()
+            try:
+                self._start_if_needed()
+            except RuntimeError:  # the machine has no more threads: wait for one of ours, if there is one
+                if not self._threads:
+                    self._free += 1
+                    raise
+            self._jobs.put(job)
 
-    def _work(self) -> None:
+    def _start_if_needed(self) -> None:
+        if self._free < 0 and self._threads < self._limit:
+            threading.Thread(target=self._work, args=(self._jobs,), name="actbox-tool", daemon=True).start()
+            self._threads += 1
+            self._free += 1
+
+    def _drop(self, job: _Job) -> None:
+        with self._lock:
+            job.dropped = True
+            if job.running and self._dropped < self._dropped_limit:
+                # Its thread may never come back: give its place to another.
+                job.left_pool = True
+                self._dropped += 1
+                self._threads -= 1
+                try:
+                    self._start_if_needed()
+                except RuntimeError:
+                    return  # no more threads on this machine now; the next call tries again
+
+    def _work(self, jobs: queue.SimpleQueue[_Job]) -> None:
         while True:
             try:
-                job = self._jobs.get(timeout=IDLE_SECONDS)
+                job = jobs.get(timeout=self._idle_seconds)
             except queue.Empty:
                 with self._lock:
-                    if self._free <= 0:  # a job has been promised to this thread just now
-                        continue
-                    self._free -= 1
-                    self._threads -= 1
-                return
-            job()
-            del job
+                    if self._free > 0:
+                        self._free -= 1
+                        self._threads -= 1
+                        return
+                continue  # a job has just been put for this thread
             with self._lock:
+                job.running = not job.dropped
+            if job.running:
+                job.execute()
+            with self._lock:
+                job.running = False
+                if job.left_pool:
+                    self._dropped -= 1
+                    return
                 self._free += 1
+            del job  # else an idle thread would keep the arguments and the result alive
 
 
-_pool = _Pool()
+class _Job:
+    __slots__ = ("args", "context", "dropped", "function", "future", "kwargs", "left_pool", "loop", "running")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[tuple[Any, BaseException | None]],
+        context: contextvars.Context,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.loop = loop
+        self.future = future
+        self.context = context
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.running = False
+        self.dropped = False
+        self.left_pool = False
+
+    def execute(self) -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = self.context.run(self.function, *self.args, **self.kwargs)
+        except BaseException as raised:
+            # Whatever it is, it belongs to the waiting task, not to this thread.
+            error = raised
+        try:
+            self.loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:  # the loop is closed, so nobody waits any more
+            return
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        if not self.future.done():
+            self.future.set_result((value, error))
+
+
+_pool = ThreadPool()
+# A forked child has none of its parent's threads.
+os.register_at_fork(after_in_child=_pool._reset)

@@ -1,118 +1,129 @@
-"""The tools of one run: frozen, so that what a program may call cannot change under it."""
+"""`Toolset`: the frozen set of tools that one run has."""
 
 from __future__ import annotations
 
-import difflib
 import keyword
-import re
-from collections.abc import Callable, Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from actbox.core.errors import InvalidValue
 
-from .stubs import signature_of
-from .tool import Tool
+from .definition import Tool
+from .problems import shown, suggestion
+from .signature_text import identifier
 
-# What a program gets besides its tools, in the same namespace.
-_TAKEN = frozenset({"call_tool", "ToolError"})
+RESERVED = frozenset({"call_tool", "ToolError"})
+"""What programs have beside their tools, in the same namespace; no tool may take its place."""
 
 
 class Toolset:
-    """An ordered set of tools by name. Immutable.
+    """The tools of one run, in order. It cannot change; make one with `Toolset.of`."""
 
-    `aliases` are the names by which programs call tools whose own name is no identifier (`web-search` as `web_search`).
-    """
+    __slots__ = ("_aliases", "_tools")
 
-    __slots__ = ("_by_name", "_spec", "aliases")
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        """Raise `InvalidValue` for two tools of one name, and for names that programs have already."""
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
         by_name: dict[str, Tool] = {}
-        aliases: dict[str, str] = {}
-        for item in tools:
-            if item.name in by_name:
-                raise InvalidValue(f"two tools are named {item.name!r}; give one of them another name")
-            alias = _alias(item.name)
-            if alias in _TAKEN:
-                raise InvalidValue(f"a tool cannot be named {item.name!r}: programs have that name already")
-            if alias in aliases.values():
-                raise InvalidValue(f"the tool {item.name!r} would be called {alias!r} in programs, as another tool is")
-            by_name[item.name] = item
-            aliases[item.name] = alias
-        object.__setattr__(self, "_by_name", by_name)
-        object.__setattr__(self, "aliases", aliases)
-        object.__setattr__(self, "_spec", None)
-
-    _by_name: dict[str, Tool]
-    _spec: list[dict[str, Any]] | None
-    aliases: dict[str, str]
+        for tool in tools:
+            if tool.unbound:
+                raise InvalidValue(f"the tool {tool.name!r} is a method without its object; take it from an instance")
+            if tool.name in RESERVED:
+                raise InvalidValue(f"no tool may be called {tool.name!r}: programs have something of that name")
+            if tool.name in by_name:
+                raise InvalidValue(f"two tools are called {tool.name!r}; give one another name: tool(name=…)")
+            by_name[tool.name] = tool
+        self._tools: Mapping[str, Tool] = MappingProxyType(by_name)
+        self._aliases: Mapping[str, str] = MappingProxyType(_aliases(by_name))
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
-        """Return a toolset of tools and plain functions; a toolset is returned as it is."""
+        """Return the toolset of these tools and host functions; a toolset is returned as it is.
+
+        Raises `InvalidValue` for two of the same name, for a reserved name, and for what cannot be a tool.
+        """
         if isinstance(tools, Toolset):
             return tools
-        if isinstance(tools, Tool) or callable(tools):
-            raise InvalidValue("tools must be a list, also where there is only one")
-        return cls(item if isinstance(item, Tool) else Tool.from_function(item) for item in tools or ())
+        if tools is None:
+            return cls()
+        if callable(tools) or isinstance(tools, (str, bytes, Mapping)):
+            raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
+        return cls(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The tools' names, in order."""
-        return tuple(self._by_name)
+        return tuple(self._tools)
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What each tool is called inside programs: its name, or an identifier made from it."""
+        return self._aliases
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of that name or alias, if there is one."""
-        found = self._by_name.get(name)
-        if found is None:
-            found = next((self._by_name[own] for own, alias in self.aliases.items() if alias == name), None)
-        return found
+        """Return the tool of that name, else the one of that alias."""
+        if name in self._tools:
+            return self._tools[name]
+        return next((self._tools[own] for own, alias in self._aliases.items() if alias == name), None)
 
     def suggest(self, name: str) -> str | None:
-        """Return the name that was probably meant."""
-        close = difflib.get_close_matches(name, [*self.aliases.values(), *self.names], 1)
-        return close[0] if close else None
+        """Return the name that was most likely meant."""
+        return suggestion(name, self._tools)
 
     def unknown(self, name: str) -> str:
-        """Return the sentence for a program that called a tool which is not there."""
+        """Return the sentence for a call of a tool that there is not."""
         meant = self.suggest(name)
-        suggestion = f"; did you mean {meant!r}?" if meant else "."
-        have = f" The tools are: {', '.join(self.aliases.values())}" if self.names else " This run has no tools"
-        return f"there is no tool {name[:100]!r}{suggestion}{have}"
+        question = f"; did you mean {meant!r}?" if meant else "."
+        return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"
 
     def guest_spec(self) -> list[dict[str, Any]]:
-        """Return what a guest needs to know of each tool, as JSON data."""
-        if self._spec is None:
-            spec = [
-                {
-                    "name": item.name,
-                    "alias": self.aliases[item.name],
-                    "parameters": list(item.parameters),
-                    "signature": signature_of(item),
-                    "doc": item.description,
-                }
-                for item in self
-            ]
-            object.__setattr__(self, "_spec", spec)
-            return spec
-        return self._spec
+        """Return as JSON data what the guest needs to make the functions that programs call."""
+        return [
+            {
+                "name": tool.name,
+                "alias": self._aliases[tool.name],
+                "parameters": list(tool.parameters),
+                "variadic": tool.variadic,
+                "signature": tool.signature,
+                "doc": tool.documentation,
+            }
+            for tool in self
+        ]
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None
 
     def __iter__(self) -> Iterator[Tool]:
-        return iter(self._by_name.values())
+        return iter(self._tools.values())
 
     def __len__(self) -> int:
-        return len(self._by_name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a toolset cannot be changed")
+        return len(self._tools)
 
     def __repr__(self) -> str:
-        return f"Toolset({', '.join(self.names)})"
+        return f"Toolset({', '.join(self._tools)})"
 
 
-def _alias(name: str) -> str:
-    alias = re.sub(r"\W", "_", name)
-    return alias + "_" if keyword.iskeyword(alias) else alias
+def _aliases(names: Iterable[str]) -> dict[str, str]:
+    """Give each name an identifier of its own. Names that are identifiers keep them, whatever the order."""
+    given = list(names)
+    aliases: dict[str, str] = {}
+    taken = set(RESERVED)
+    for name in given:
+        if _is_variable(name) and unicodedata.normalize("NFKC", name) == name:
+            aliases[name] = name
+            taken.add(name)
+    for name in given:
+        if name not in aliases:
+            # Python reads identifiers in this normal form, so two names may be one for a program.
+            normal = unicodedata.normalize("NFKC", name)
+            wanted = alias = normal if _is_variable(normal) else identifier(name)
+            number = 2
+            while alias in taken:
+                alias, number = f"{wanted}_{number}", number + 1
+            aliases[name] = alias
+            taken.add(alias)
+    return aliases
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)

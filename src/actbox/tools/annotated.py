@@ -1,0 +1,231 @@
+"""Arguments checked by a host function's annotations, with pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import Parameter
+from types import GenericAlias
+from typing import Annotated, Any, NotRequired, get_args, get_origin
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ErrorDetails
+
+# pydantic takes no other TypedDict before Python 3.12.
+from typing_extensions import TypedDict
+
+from actbox.core.errors import InvalidValue
+
+from .host_function import EMPTY, HostFunction, HostParameter
+from .problems import missing, place, refusal, shown, unknown
+from .signature_text import signature_text, type_text
+
+# What no parameter can be called, for the arguments that `**kwargs` takes.
+_EXTRA = "**"
+
+_Bound = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class AnnotatedArguments:
+    """The arguments of one host function: their JSON schema, and the validator, built once.
+
+    Defaults stay the function's own: an argument that a program leaves out is not passed.
+    """
+
+    schema: dict[str, Any]
+
+    def __init__(self, host: HostFunction, descriptions: Mapping[str, str]) -> None:
+        self._tool = host.name
+        self._names = frozenset(p.name for p in host.parameters)
+        self._takes_extra = host.extra is not None
+        self._positional_only = tuple(p for p in host.parameters if p.kind is Parameter.POSITIONAL_ONLY)
+        fields = {p.name: _field(p, descriptions.get(p.name)) for p in host.parameters}
+        if self._takes_extra:
+            fields[_EXTRA] = NotRequired[GenericAlias(dict, (str, host.extra))]
+        adapter = _adapter(host, fields)
+        self._validate = adapter.validator.validate_python
+        self.schema = self._schema_of(adapter, host)
+        self._signature = signature_text(host.name, self.schema, None, host.positional)
+
+    def bind(self, arguments: Mapping[str, Any]) -> _Bound:
+        """Return the validated arguments as the function takes them, or raise `ToolError`."""
+        given = dict(arguments)
+        strangers = [] if given.keys() <= self._names else [name for name in given if name not in self._names]
+        if self._takes_extra:
+            given[_EXTRA] = {name: given.pop(name) for name in strangers}
+            strangers = []
+        problems = [unknown(name, self._names) for name in strangers]
+        values: dict[str, Any] = {}
+        try:
+            values = self._validate(given)
+        except ValidationError as error:
+            problems += self._problems(error, given)
+        except Exception as error:
+            # A validator of the host's own raised something else than ValueError.
+            raise refusal(self._tool, self._signature, [f"{type(error).__name__}: {error}"]) from error
+        if problems:
+            raise refusal(self._tool, self._signature, problems)
+        if self._takes_extra:
+            values |= values.pop(_EXTRA)
+        return self._by_position(values), values
+
+    def _by_position(self, values: dict[str, Any]) -> tuple[Any, ...]:
+        """Take out of `values` what may not be passed by name."""
+        args: list[Any] = []
+        for parameter in self._positional_only:
+            # Required ones come first and are there; a hole before a later one is filled with the default.
+            args.append(values.pop(parameter.name, parameter.default))
+        return tuple(args)
+
+    def _schema_of(self, adapter: TypeAdapter[Any], host: HostFunction) -> dict[str, Any]:
+        schema = adapter.json_schema(schema_generator=_Untitled)
+        schema.pop("title", None)
+        properties = schema.setdefault("properties", {})
+        extra = properties.pop(_EXTRA, None)
+        schema["additionalProperties"] = extra.get("additionalProperties", True) if extra else False
+        for parameter in host.parameters:
+            if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
+                found, default = _json_default(parameter)
+                if found:
+                    properties[parameter.name]["default"] = default
+        return schema
+
+    def _problems(self, error: ValidationError, given: Mapping[str, Any]) -> Iterator[str]:
+        by_place: dict[str, tuple[list[str], object]] = {}
+        for detail in error.errors(include_url=False):
+            argument, steps = _located(detail, given)
+            if len(detail["loc"]) == 1 and detail["type"] == "missing":
+                yield missing(argument, type_text(self.schema, self.schema["properties"][argument]))
+            elif detail["type"] == "missing":
+                yield f"{place(argument, steps[:-1])} lacks {steps[-1]!r}"
+            elif detail["type"] == "extra_forbidden":
+                yield f"{place(argument, steps[:-1])} has no field {steps[-1]!r}"
+            else:
+                # A union fails once for each of its types: one sentence for the place.
+                expected, _ = by_place.setdefault(place(argument, steps), ([], detail["input"]))
+                expected.append(_expected(detail["msg"]))
+        for where, (expected, value) in by_place.items():
+            yield f"{where} {' or '.join(dict.fromkeys(expected))}; got {shown(value)}"
+
+
+def output_schema(host: HostFunction) -> dict[str, Any] | None:
+    """Return the JSON schema of what the function returns, `None` where it does not say."""
+    if host.returns is EMPTY:
+        return None
+    try:
+        schema: dict[str, Any] = TypeAdapter(host.returns).json_schema(mode="serialization", schema_generator=_Untitled)
+    except (PydanticUserError, TypeError, NameError) as error:
+        raise InvalidValue(
+            f"tool {host.name!r}: the return annotation has no JSON form: {_first_line(error)}"
+        ) from None
+    return schema
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without a title for each field: it only repeats the name, and a model pays for each word."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Leave out a default that is no JSON, without a warning: it stays the host's own."""
+
+
+def _field(parameter: HostParameter, documented: str | None) -> Any:
+    annotation = Any if parameter.annotation is EMPTY else parameter.annotation
+    description = documented
+    if get_origin(annotation) is Annotated:
+        _, *notes = get_args(annotation)
+        texts = [note for note in notes if isinstance(note, str)]
+        description = texts[0] if texts else description
+        infos = [note for note in notes if isinstance(note, FieldInfo)]
+        if any(info.description for info in infos):
+            description = None
+    default = parameter.default
+    if isinstance(default, FieldInfo):  # `limit: int = Field(3, ge=1)`
+        annotation = Annotated[annotation, default]
+        description = None if default.description else description
+    if description:
+        annotation = Annotated[annotation, Field(description=description)]
+    return NotRequired[annotation] if _is_optional(parameter) else annotation
+
+
+def _is_optional(parameter: HostParameter) -> bool:
+    if isinstance(parameter.default, FieldInfo):
+        return not parameter.default.is_required()
+    if parameter.default is not EMPTY:
+        return True
+    notes = get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ()
+    return any(isinstance(note, FieldInfo) and not note.is_required() for note in notes)
+
+
+def _adapter(host: HostFunction, fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    # A TypedDict and not a model: its keys may have any name (`model_config`, `_private`, `class`), and what
+    # is left out stays out.
+    try:
+        return _build(fields)
+    except (PydanticUserError, TypeError, NameError) as error:
+        whole = error
+    for name, annotation in fields.items():
+        try:
+            _build({name: annotation})
+        except (PydanticUserError, TypeError, NameError) as error:
+            raise InvalidValue(
+                f"tool {host.name!r}: the type of parameter {name!r} has no JSON form: {_first_line(error)}"
+            ) from None
+    raise InvalidValue(f"tool {host.name!r}: its parameters have no JSON form: {_first_line(whole)}")
+
+
+def _build(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    shape = TypedDict("Arguments", dict(fields))  # type: ignore[misc]  # noqa: UP013 - names known at run time
+    adapter: TypeAdapter[Any] = TypeAdapter(shape)
+    adapter.json_schema(schema_generator=_Untitled)  # raises for a type that validates and has no schema
+    return adapter
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _json_default(parameter: HostParameter) -> tuple[bool, Any]:
+    if parameter.default is None or isinstance(parameter.default, (str, int, float, bool)):
+        adapter: TypeAdapter[Any] = TypeAdapter(Any)
+    else:
+        adapter = TypeAdapter(Any if parameter.annotation is EMPTY else parameter.annotation)
+    try:
+        return True, adapter.dump_python(parameter.default, mode="json", warnings="error")
+    except Exception:
+        # A sentinel object, say: the function knows what it means, a program need not.
+        return False, None
+
+
+def _located(detail: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Sequence[str | int]]:
+    """Return the argument and the steps into it. Union tags and validators' names in between are no steps."""
+    location = list(detail["loc"])
+    here: Any = given
+    if location[0] == _EXTRA and len(location) > 1:
+        location = location[1:]
+        here = given[_EXTRA]
+    steps: list[str | int] = []
+    for at, step in enumerate(location):
+        last = at == len(location) - 1
+        if _leads_on(here, step):
+            here = here[step]
+            steps.append(step)
+        elif last and detail["type"] == "missing":
+            steps.append(step)
+    return str(steps[0] if steps else location[0]), steps[1:]
+
+
+def _leads_on(here: Any, step: str | int) -> bool:
+    if isinstance(here, Mapping):
+        return step in here
+    return isinstance(here, (list, tuple)) and isinstance(step, int) and step < len(here)
+
+
+def _expected(message: str) -> str:
+    if message.startswith("Input should "):
+        return "should " + message.removeprefix("Input should ")
+    return "is wrong: " + message.removeprefix("Value error, ").removeprefix("Assertion failed, ")

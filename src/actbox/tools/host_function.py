@@ -1,0 +1,221 @@
+"""Reading a host function: its name, parameters, resolved annotations and docstring."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actbox.core.errors import InvalidValue
+
+EMPTY: Final[Any] = inspect.Parameter.empty
+"""No annotation, or no default."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostParameter:
+    """One parameter that a program may set; the default is `EMPTY` where there is none."""
+
+    name: str
+    annotation: Any
+    default: Any
+    kind: Any
+
+    @property
+    def positional(self) -> bool:
+        """Whether an argument without a name can bind to it."""
+        return self.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """What a host function says about itself; `extra` is the annotation of `**kwargs`, else `None`."""
+
+    function: Callable[..., Any]
+    name: str
+    doc: str
+    is_async: bool
+    parameters: tuple[HostParameter, ...] = ()
+    extra: Any = None
+    returns: Any = EMPTY
+    unbound: bool = False
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """The names that positional arguments bind to, in order."""
+        return tuple(p.name for p in self.parameters if p.positional)
+
+
+def read(function: Callable[..., Any], name: str | None, *, reads_parameters: bool = True) -> HostFunction:
+    """Read a callable; `name` replaces its own. Raises `InvalidValue` for one that cannot be a tool.
+
+    Without `reads_parameters` only the name, docstring and kind are looked at: the schema comes from elsewhere.
+    """
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    if isinstance(function, classmethod):
+        raise InvalidValue(
+            f"{function.__func__.__qualname__} is not bound to its class yet;"
+            " make the tool from Class.method afterwards"
+        )
+    if not callable(function) or inspect.isclass(function):
+        raise InvalidValue(f"a tool is made from a function, not from {function!r}")
+    inner = _innermost(function)
+    title = _name_of(function, inner) if name is None else name
+    called: Any = function
+    if not inspect.isroutine(function) and not isinstance(function, functools.partial):
+        called = type(function).__call__
+    is_async = inspect.iscoroutinefunction(called)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise InvalidValue(f"tool {title!r} is a generator function; return a list instead")
+    host = HostFunction(function, title, _doc_of(function, inner), is_async)
+    if not reads_parameters:
+        return host
+    try:
+        signature = inspect.signature(function)
+    except NameError as error:  # annotations are evaluated here from Python 3.14 on
+        raise InvalidValue(f"tool {title!r}: an annotation names {error.name!r}, which cannot be found") from None
+    except (TypeError, ValueError):
+        raise InvalidValue(f"tool {title!r} has no signature that can be read; wrap it in a function") from None
+    scope = _Scope(title, inner)
+    parameters: list[HostParameter] = []
+    extra: Any = None
+    for parameter in _open_parameters(function, signature):
+        label = f"parameter {parameter.name!r}"
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise InvalidValue(f"tool {title!r}: *{parameter.name} cannot be called by name; take a list instead")
+        annotation = scope.resolve(parameter.annotation, label)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            if typing.get_origin(annotation) is typing.Unpack:
+                raise InvalidValue(f"tool {title!r}: write the keys of **{parameter.name} as parameters, not Unpack")
+            extra = Any if annotation is EMPTY else annotation
+        else:
+            parameters.append(HostParameter(parameter.name, annotation, parameter.default, parameter.kind))
+    returns = scope.resolve(signature.return_annotation, "the return annotation")
+    return HostFunction(
+        function, title, host.doc, is_async, tuple(parameters), extra, returns, _is_unbound(function, signature)
+    )
+
+
+def _innermost(function: Any) -> Any:
+    """Return the function that carries the code: below partials, bound methods, decorators and `__call__`."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif inspect.isroutine(function):
+            wrapped = getattr(function, "__wrapped__", None)
+            if wrapped is None:
+                return function
+            function = wrapped
+        elif not inspect.isclass(function) and inspect.isfunction(type(function).__call__):
+            return type(function).__call__
+        else:
+            return function
+
+
+def _name_of(function: Any, inner: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    if name is None and not inspect.isroutine(function):
+        name = type(function).__name__
+    if not isinstance(name, str) or name == "<lambda>":
+        raise InvalidValue(f"a lambda has no name; give one: Tool.from_function({inner.__name__}, name='search')")
+    return name
+
+
+def _doc_of(function: Any, inner: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    return inspect.getdoc(inner) or inspect.getdoc(type(function)) or ""
+
+
+def _is_unbound(function: Any, signature: inspect.Signature) -> bool:
+    """Return whether this is a method taken from its class: programs would be asked for `self`."""
+    owner, _, _ = getattr(function, "__qualname__", "").rpartition(".")
+    first = next(iter(signature.parameters), "")
+    return inspect.isfunction(function) and bool(owner) and not owner.endswith("<locals>") and first == "self"
+
+
+def _open_parameters(function: Any, signature: inspect.Signature) -> list[inspect.Parameter]:
+    """Return the parameters that are still open. What a partial bound by keyword must not reach a program."""
+    bound: set[str] = set()
+    while isinstance(function, functools.partial):
+        bound |= function.keywords.keys()
+        function = function.func
+    return [parameter for name, parameter in signature.parameters.items() if name not in bound]
+
+
+class _Scope:
+    """The names that a function's annotations may use."""
+
+    def __init__(self, title: str, inner: Any) -> None:
+        self._title = title
+        self._code: types.CodeType | None = getattr(inner, "__code__", None)
+        self._globals: dict[str, Any] = getattr(inner, "__globals__", {})
+        # A type that lives in the function around this one: that function is among the callers.
+        is_nested = "<locals>" in getattr(inner, "__qualname__", "")
+        self._locals = _enclosing_locals(self._code) if is_nested else {}
+        self._locals |= {p.__name__: p for p in getattr(inner, "__type_params__", ())}
+        for cell_name, cell in zip(
+            self._code.co_freevars if self._code else (),
+            getattr(inner, "__closure__", None) or (),
+            strict=False,
+        ):
+            try:
+                self._locals[cell_name] = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+
+    def resolve(self, annotation: Any, label: str) -> Any:
+        """Return the annotation with names in quotes (or postponed) replaced by what they name."""
+        if annotation is EMPTY:
+            return EMPTY
+
+        def holder() -> None: ...
+
+        holder.__annotations__ = {"value": annotation}
+        try:
+            return typing.get_type_hints(holder, self._globals, self._locals, include_extras=True)["value"]
+        except NameError as error:
+            reason = f"names {error.name!r}, which cannot be found"
+        except Exception as error:
+            # Evaluating someone's annotation runs their code: whatever it raises, the annotation cannot be used.
+            reason = f"cannot be read: {error}"
+        raise InvalidValue(f"tool {self._title!r}: {label} ({annotation}) {reason}")
+
+
+def _enclosing_locals(code: types.CodeType | None) -> dict[str, Any]:
+    """Return the local names of the running functions that `code` was written in, the innermost winning.
+
+    Only those can be meant: a caller that merely has a variable of the same name is not in the lexical scope.
+    """
+    names: dict[str, Any] = {}
+    frame: types.FrameType | None = sys._getframe(1)
+    while code is not None and frame is not None:
+        between = _path(frame.f_code, code)
+        if between is not None:
+            # A function in between that has ended hides what it had under the same name.
+            hidden = {name for inner in between for name in inner.co_varnames + inner.co_cellvars}
+            names = {**{k: v for k, v in frame.f_locals.items() if k not in hidden}, **names}
+        frame = frame.f_back
+    return names
+
+
+def _path(outer: types.CodeType, code: types.CodeType) -> list[types.CodeType] | None:
+    """Return the code between a function and one written in its body; `None` if `code` is not in `outer`."""
+    for constant in outer.co_consts:
+        if constant is code:
+            return []
+        if isinstance(constant, types.CodeType) and (deeper := _path(constant, code)) is not None:
+            return [constant, *deeper]
+    return None

@@ -1,0 +1,204 @@
+"""The worker threads of sync tools."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import pytest
+
+from actbox.tools.threads import ThreadPool, run_in_thread
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_returns_what_the_function_returns_and_raises_what_it_raises():
+    assert await run_in_thread(divmod, 7, 2) == (3, 1)
+    assert await run_in_thread(int, "ff", base=16) == 255
+    with pytest.raises(ZeroDivisionError):
+        await run_in_thread(divmod, 7, 0)
+
+
+async def test_stop_iteration_does_not_hang_the_caller():
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run_in_thread(next, iter([]))
+
+
+async def test_an_idle_thread_is_used_again():
+    pool = ThreadPool()
+    first = await pool.run(threading.get_ident)
+    for _ in range(20):
+        await asyncio.sleep(0.005)  # the thread says that it is idle just after it has answered
+        assert await pool.run(threading.get_ident) == first
+    assert pool.threads == 1
+
+
+async def test_calls_run_at_once_up_to_the_limit_and_then_in_the_order_in_which_they_came():
+    pool = ThreadPool(limit=2)
+    gate = threading.Event()
+    begun: list[int] = []
+
+    def work(n: int) -> int:
+        begun.append(n)
+        gate.wait(5)
+        return n
+
+    tasks = []
+    for n in range(6):
+        tasks.append(asyncio.create_task(pool.run(work, n)))
+        await asyncio.sleep(0)
+    await until(lambda: len(begun) == 2)
+    await asyncio.sleep(0.02)
+    assert len(begun) == 2 and pool.threads == 2
+    gate.set()
+    assert await asyncio.gather(*tasks) == list(range(6))
+    assert sorted(begun[:2]) == [0, 1] and begun[2] in (2, 3) and begun[-1] in (4, 5)
+
+
+async def test_a_dropped_call_that_never_returns_gives_its_place_to_the_next():
+    pool = ThreadPool(limit=1)
+    gate = threading.Event()
+    try:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(pool.run(gate.wait), 0.02)
+        assert await asyncio.wait_for(pool.run(abs, -1), 1) == 1
+        assert pool.threads == 1
+    finally:
+        gate.set()
+
+
+async def test_a_call_that_waits_gets_the_place_of_a_dropped_one_at_once():
+    pool = ThreadPool(limit=1)
+    gate = threading.Event()
+    try:
+        stuck = asyncio.create_task(pool.run(gate.wait))
+        await until(lambda: pool.threads == 1)
+        waiting = asyncio.create_task(pool.run(abs, -1))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        stuck.cancel()
+        assert await asyncio.wait_for(waiting, 1) == 1
+    finally:
+        gate.set()
+
+
+async def test_dropped_calls_cannot_pile_up_without_bound():
+    pool = ThreadPool(limit=1, dropped_limit=2)
+    gate = threading.Event()
+    begun: list[int] = []
+
+    def stuck(n: int) -> None:
+        begun.append(n)
+        gate.wait()
+
+    for n in range(6):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(pool.run(stuck, n), 0.05)
+    assert begun == [0, 1, 2]  # two were dropped, the third keeps the place that the others wait for
+    gate.set()
+    assert await asyncio.wait_for(pool.run(abs, -1), 1) == 1
+
+
+async def test_a_cancelled_call_that_has_not_begun_never_begins():
+    pool = ThreadPool(limit=1)
+    gate = threading.Event()
+    begun: list[int] = []
+    first = asyncio.create_task(pool.run(gate.wait))
+    await asyncio.sleep(0.02)
+    second = asyncio.create_task(pool.run(begun.append, 1))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    gate.set()
+    await first
+    assert await pool.run(abs, -2) == 2 and begun == []
+
+
+async def test_idle_threads_end():
+    pool = ThreadPool(idle_seconds=0.05)
+    await asyncio.gather(*(pool.run(time.sleep, 0.01) for _ in range(4)))
+    assert 1 <= pool.threads <= 4
+    await until(lambda: pool.threads == 0)
+    assert await pool.run(abs, -1) == 1
+
+
+async def test_an_idle_thread_keeps_nothing_of_the_last_call_alive():
+    class Big:
+        pass
+
+    pool = ThreadPool()
+    argument = Big()
+    gone = weakref.ref(argument)
+    result = await pool.run(lambda thing: [thing], argument)
+    assert result == [argument]
+    del argument, result
+    gc.collect()
+    await until(lambda: gone() is None)
+
+
+def test_a_loop_that_ended_while_a_call_ran_leaves_the_pool_usable():
+    pool = ThreadPool(limit=1)
+    gate = threading.Event()
+
+    async def abandon() -> None:
+        asyncio.get_running_loop().create_task(pool.run(gate.wait))
+        await asyncio.sleep(0.02)
+
+    asyncio.run(abandon())
+    gate.set()
+    assert asyncio.run(pool.run(abs, -1)) == 1
+
+
+async def test_ten_thousand_calls_all_return():
+    pool = ThreadPool(limit=8)
+    assert await asyncio.gather(*(pool.run(abs, -n) for n in range(10_000))) == list(range(10_000))
+    assert pool.threads <= 8
+
+
+def test_a_call_that_never_returns_does_not_keep_the_interpreter_from_ending():
+    program = (
+        "import asyncio, threading\n"
+        "from actbox.tools.threads import run_in_thread\n"
+        "async def main():\n"
+        "    try: await asyncio.wait_for(run_in_thread(threading.Event().wait), 0.05)\n"
+        "    except TimeoutError: print('dropped')\n"
+        "asyncio.run(main())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr, done.returncode) == ("dropped\n", "", 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_starts_threads_of_its_own():
+    program = (
+        "import asyncio, os\n"
+        "from actbox.tools.threads import run_in_thread\n"
+        "print(asyncio.run(run_in_thread(abs, -1)), flush=True)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    print(asyncio.run(run_in_thread(abs, -2)), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    assert done.stdout == "1\n2\n", done.stderr
+
+
+def test_importing_the_room_does_not_import_pydantic():
+    program = "import sys, actbox.tools; print('pydantic' in sys.modules, 'pydantic_core' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=20)
+    assert done.stdout == "False False\n", done.stderr

@@ -1,0 +1,130 @@
+"""The frozen set of tools that one run has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from actbox.core.errors import InvalidValue
+from actbox.tools import Tool, Toolset, tool
+
+
+def search(query: str, limit: int = 10, *, exact: bool = False) -> list[str]:
+    """Search the shelf.
+
+    Args:
+        query: What to find
+    """
+    return [query]
+
+
+@tool
+async def weigh(book: str, **options: int) -> float:
+    """Weigh a book."""
+    return 1.0
+
+
+def named(name: str) -> Tool:
+    return Tool.from_function(lambda x=None: x, name=name)
+
+
+def test_functions_and_tools_make_a_toolset_in_their_order():
+    toolset = Toolset.of([search, weigh])
+    assert toolset.names == ("search", "weigh") and len(toolset) == 2
+    assert [item.name for item in toolset] == ["search", "weigh"]
+    assert toolset.get("weigh") is weigh and toolset.get("lift") is None
+    assert "search" in toolset and "lift" not in toolset and 7 not in toolset
+
+
+def test_a_toolset_is_returned_as_it_is_and_nothing_makes_an_empty_one():
+    toolset = Toolset.of([search])
+    assert Toolset.of(toolset) is toolset
+    assert len(Toolset.of(None)) == 0 and Toolset.of(()).names == ()
+
+
+def test_a_toolset_does_not_follow_the_list_that_it_was_made_from():
+    tools: list[Any] = [search]
+    toolset = Toolset.of(tools)
+    tools.append(weigh)
+    assert toolset.names == ("search",)
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(InvalidValue, match="two tools are called 'search'"):
+        Toolset.of([search, named("search")])
+
+
+@pytest.mark.parametrize("name", ["call_tool", "ToolError"])
+def test_names_that_programs_have_already_are_refused(name: str):
+    with pytest.raises(InvalidValue, match=f"no tool may be called '{name}'"):
+        Toolset.of([named(name)])
+
+
+@pytest.mark.parametrize("tools", [search, weigh, "search", {"search": search}])
+def test_one_tool_that_is_not_in_a_list_is_refused(tools: Any):
+    with pytest.raises(InvalidValue, match="must be a list"):
+        Toolset.of(tools)
+
+
+def test_a_method_without_its_object_is_refused():
+    with pytest.raises(InvalidValue, match="'search' is a method without its object"):
+        Toolset.of([Shelf.search])
+    with pytest.raises(InvalidValue, match="'count' is a method without its object"):
+        Toolset.of([Shelf.count])
+    assert Toolset.of([Shelf().search, Shelf().count]).names == ("search", "count")
+
+
+class Shelf:
+    @tool
+    def search(self, query: str) -> str:
+        return query
+
+    def count(self) -> int:
+        return 0
+
+
+def test_an_unknown_tool_is_told_with_a_suggestion_and_the_tools_that_there_are():
+    toolset = Toolset.of([search, weigh])
+    assert toolset.suggest("serch") == "search" and toolset.suggest("zzz") is None
+    assert toolset.unknown("serch") == "there is no tool 'serch'; did you mean 'search'? Tools: search, weigh"
+    assert toolset.unknown("zzz") == "there is no tool 'zzz'. Tools: search, weigh"
+    assert Toolset.of(None).unknown("x") == "there is no tool 'x'. Tools: none"
+    assert len(toolset.unknown("x" * 10_000_000)) < 200
+
+
+def test_the_guests_description_is_json_and_says_how_arguments_bind():
+    toolset = Toolset.of([search, weigh])
+    first, second = json.loads(json.dumps(toolset.guest_spec()))
+    assert first == {
+        "name": "search",
+        "alias": "search",
+        "parameters": ["query", "limit"],
+        "variadic": False,
+        "signature": "(query: str, limit: int = 10, *, exact: bool = False) -> list[str]",
+        "doc": "Search the shelf.\n\nquery: What to find",
+    }
+    assert second["variadic"] is True
+
+
+def test_a_name_that_is_no_identifier_gets_an_alias_that_is_and_both_find_the_tool():
+    toolset = Toolset.of([named("web-search"), named("import"), named("2d plot"), named("call-tool")])
+    assert dict(toolset.aliases) == {
+        "web-search": "web_search",
+        "import": "import_",
+        "2d plot": "_2d_plot",
+        "call-tool": "call_tool_2",
+    }
+    assert toolset.get("web_search") is toolset.get("web-search") is not None
+
+
+def test_aliases_are_unique_and_never_take_another_tools_own_name():
+    toolset = Toolset.of([named("a-b"), named("a.b"), named("a_b")])
+    assert dict(toolset.aliases) == {"a-b": "a_b_2", "a.b": "a_b_3", "a_b": "a_b"}
+    assert toolset.get("a_b") is not toolset.get("a-b")
+
+
+def test_names_that_are_one_identifier_to_python_get_two_aliases():
+    toolset = Toolset.of([named("ﬁle"), named("file")])
+    assert dict(toolset.aliases) == {"ﬁle": "file_2", "file": "file"}
