@@ -31,8 +31,8 @@ async def test_an_agent_makes_a_mistake_reads_the_error_and_mends_it(box: Sandbo
     model = ScriptedModel(
         [
             "First:\n```python\nprint(population('Osloo'))\n```",
-            "```python\ntotal = population('Oslo') + population('Bergen')\nopen('output/t.txt', 'w').write(str(total))\n"
-            "final_answer({'total': total})\n```",
+            "```python\ntotal = population('Oslo') + population('Bergen')\n"
+            "open('output/t.txt', 'w').write(str(total))\nfinal_answer({'total': total})\n```",
         ]
     )
     outcome = await CodeAgent(model, box, tools=[population]).run("How many together?")

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -315,3 +317,47 @@ def test_one_call_runs_one_program(engine: str) -> None:
 
 async def test_the_plain_face_works_inside_a_running_loop(engine: str) -> None:
     assert actbox.run("1 + 1", engine=engine, allow_unisolated=True).value == 2
+
+
+async def test_a_run_that_is_cancelled_while_it_begins_leaves_nothing(open_box: OpenBox) -> None:
+    box = await open_box()
+    await box.run("1")
+    async with nothing_left_behind():
+        for delay in range(12):
+            task = asyncio.create_task(box.run("import time\ntime.sleep(30)"))
+            await asyncio.sleep(delay / 1000)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+async def test_a_sandbox_that_is_cancelled_while_it_begins_leaves_nothing(engine: str) -> None:
+    async with actbox.open_sandbox(engine, allow_unisolated=True) as box:
+        await box.run("1")
+    async with nothing_left_behind():
+        for delay in range(6):
+            box = actbox.open_sandbox(engine, allow_unisolated=True)
+            task = asyncio.create_task(box.start())
+            await asyncio.sleep(delay / 4000)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await box.stop()
+
+
+def test_a_forked_process_has_sandboxes_of_its_own(engine: str) -> None:
+    assert actbox.run("1", engine=engine, allow_unisolated=True).value == 1
+    code = (
+        "import actbox, multiprocessing, warnings\n"
+        "def work(n): return actbox.run(f'{n} + 1', engine=ENGINE, allow_unisolated=True).value\n"
+        "if __name__ == '__main__':\n"
+        "    assert work(0) == 1\n"
+        "    warnings.simplefilter('ignore')\n"
+        "    with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "        assert pool.map(work, [1, 2, 3]) == [2, 3, 4]\n"
+        "    assert work(5) == 6\n"
+        "    print('fine')\n"
+    )
+    program = code.replace("ENGINE", repr(engine))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "fine\n", done.stderr

@@ -6,9 +6,10 @@ An engine adds two things: how a guest process is started, and where the workspa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -18,9 +19,9 @@ from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
 from actbox.tools import Toolset
-from actbox.tools.threads import run_in_thread
 
 from .artifacts import OutputFolder
+from .blocking import run_blocking
 from .contract import Command, FileInfo, Sandbox, Tools
 from .ending import Stop
 from .guest import wire
@@ -84,7 +85,7 @@ class LocalSandbox(Sandbox):
     async def start(self) -> None:
         async with self._starting:
             if self._workspace is None:
-                self._workspace = await self._open_workspace()
+                self._workspace = await _whole(self._open_workspace(), self._give_back)
 
     async def stop(self) -> None:
         async with self._starting:
@@ -95,8 +96,11 @@ class LocalSandbox(Sandbox):
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
             await asyncio.gather(*(guest.wait() for guest in self._guests))
-            workspace.close()
-            await self._close_workspace()
+            await self._give_back(workspace)
+
+    async def _give_back(self, workspace: Workspace) -> None:
+        workspace.close()
+        await self._close_workspace()
 
     @property
     def root(self) -> str:
@@ -116,7 +120,7 @@ class LocalSandbox(Sandbox):
             raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
         for name, content in program.files.items():
             data = content.encode() if isinstance(content, str) else content
-            await run_in_thread(workspace.write, f"input/{name}", data)
+            await run_blocking(workspace.write, f"input/{name}", data)
         message = {
             "t": "run",
             "code": program.code,
@@ -175,9 +179,9 @@ class LocalSandbox(Sandbox):
             frame = wire.encode(message, _MAX_FIRST_MESSAGE)
         except wire.MessageTooLong:
             raise InvalidValue("the program and its inputs are too large; put data into files") from None
-        output = await run_in_thread(OutputFolder, workspace.descriptor, limits)
+        output = await run_blocking(OutputFolder, workspace.descriptor, limits)
         try:
-            guest = await self._start_guest(GuestStart(stdin=stdin))
+            guest = await _whole(self._start_guest(GuestStart(stdin=stdin)), GuestProcess.abandon)
         except (SandboxUnavailable, OSError) as error:
             yield Completed(failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here"))
             return
@@ -207,7 +211,7 @@ class LocalSandbox(Sandbox):
     # Files
 
     async def _files(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await run_in_thread(method, *args, **kwargs)
+        return await run_blocking(method, *args, **kwargs)
 
     async def read_file(self, path: str) -> bytes:
         return await self._files(self._running().read, path)
@@ -229,6 +233,17 @@ class LocalSandbox(Sandbox):
 
     async def move(self, source: str, target: str) -> None:
         await self._files(self._running().move, source, target)
+
+
+async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
+    """Await the making of something; when cancelled meanwhile, wait until it is made and undo it."""
+    task = asyncio.create_task(making)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):  # what could not be made need not be undone
+            await undo(await task)
+        raise
 
 
 def _timeout(asked: float | None, most: float) -> float:

@@ -20,8 +20,8 @@ from actbox.core.events import ArtifactCreated, Completed, Event, Output
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
-from actbox.tools.threads import run_in_thread
 
+from .blocking import run_blocking
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done, parse
@@ -53,6 +53,15 @@ class GuestProcess(ABC):
     def kill(self) -> None:
         """End the guest's whole process tree, at once; also when it has ended already."""
 
+    async def abandon(self) -> None:
+        """End a guest that no run has taken over, and close its descriptors."""
+        self.kill()
+        await self.wait()
+        os.close(self.stdout)
+        os.close(self.stderr)
+        if self.sock is not None:
+            self.sock.close()
+
 
 Collector = Callable[[], tuple[list[Artifact], list[str]]]
 
@@ -79,7 +88,7 @@ async def drive(
         run.start(first_message)
         while (event := await run.queue.get()) is not None:
             yield event
-        artifacts, warnings = await run_in_thread(collect)
+        artifacts, warnings = await run_blocking(collect)
         for artifact in artifacts:
             yield ArtifactCreated(artifact)
         yield Completed(run.result(artifacts, warnings))

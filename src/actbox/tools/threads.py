@@ -11,6 +11,7 @@ import contextvars
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -33,6 +34,9 @@ async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
     return await _pool.run(function, *args, **kwargs)
 
 
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+
+
 class ThreadPool:
     """Daemon threads that are reused while there is work and end when there is none."""
 
@@ -46,6 +50,7 @@ class ThreadPool:
         self._idle_seconds = idle_seconds
         self._dropped_limit = dropped_limit
         self._reset()
+        _pools.add(self)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -174,6 +179,11 @@ class _Job:
             self.future.set_result((value, error))
 
 
-_pool = ThreadPool()
+def _reset_all() -> None:
+    for pool in _pools:
+        pool._reset()
+
+
 # A forked child has none of its parent's threads.
-os.register_at_fork(after_in_child=_pool._reset)
+os.register_at_fork(after_in_child=_reset_all)
+_pool = ThreadPool()

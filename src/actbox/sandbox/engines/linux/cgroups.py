@@ -103,8 +103,19 @@ def support() -> Support | None:
     own = _own_groups()
     for found in (_version_2(own), _version_1(own)):
         if found is not None and found.folders:
+            for folder in set(found.folders.values()):
+                _remove_orphans(folder)
             return found
     return None
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Remove the groups of processes like this one that were killed before they could."""
+    for group in folder.glob("actbox-*-*"):
+        process = group.name.split("-")[1]
+        if process.isdigit() and not Path("/proc", process).exists():
+            with contextlib.suppress(OSError):  # somebody else may be at it too
+                group.rmdir()
 
 
 def _own_groups() -> dict[str, str]:
@@ -143,7 +154,7 @@ def _version_1(own: dict[str, str]) -> Support | None:
 
 
 def _can_make(folder: Path) -> bool:
-    trial = folder / f"actbox-trial-{os.getpid()}-{next(_numbers)}"
+    trial = folder / f"actbox-{os.getpid()}-{next(_numbers)}"
     try:
         trial.mkdir()
         os.close(os.open(trial / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))

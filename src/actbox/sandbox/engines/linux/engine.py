@@ -16,11 +16,11 @@ from typing import Any
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import INPUT, OUTPUT, FileMount, Policy
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.runs import GuestProcess
 from actbox.sandbox.workspace import Workspace
-from actbox.tools.threads import run_in_thread
 
 from .advice import why_not
 from .cgroups import RunGroup, support
@@ -51,11 +51,11 @@ class LinuxSandbox(LocalSandbox):
 
     async def _open_workspace(self) -> Workspace:
         try:
-            nursery = await run_in_thread(shared_nursery)
+            nursery = await run_blocking(shared_nursery)
         except SandboxUnavailable as error:
             raise SandboxUnavailable(f"the linux engine does not work here: {error}. {why_not()}") from error
         size = self.policy.limits.workspace_mib
-        _, descriptors = await run_in_thread(
+        _, descriptors = await run_blocking(
             nursery.ask, "open_workspace", name=self._name, size_mib=size, inodes=_inodes(size)
         )
         self._nursery = nursery
@@ -65,7 +65,7 @@ class LinuxSandbox(LocalSandbox):
     async def _close_workspace(self) -> None:
         nursery, self._nursery = self._nursery, None
         if nursery is not None and nursery.alive:  # with a nursery that has died its mounts have gone too
-            await run_in_thread(nursery.ask, "close_workspace", name=self._name)
+            await run_blocking(nursery.ask, "close_workspace", name=self._name)
 
     def _base_variables(self) -> Mapping[str, str]:
         return {
@@ -91,7 +91,7 @@ class LinuxSandbox(LocalSandbox):
         nursery = self._nursery
         if nursery is None:
             raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
-        return await run_in_thread(self._spawn, nursery, start.stdin, asyncio.get_running_loop())
+        return await run_blocking(self._spawn, nursery, start.stdin, asyncio.get_running_loop())
 
     def _spawn(self, nursery: Nursery, stdin: bytes, loop: asyncio.AbstractEventLoop) -> GuestProcess:
         limits = self.policy.limits
@@ -219,7 +219,7 @@ class _Child(GuestProcess):
             reached = self._group.limit_reached()
             if reached:
                 facts["limit"] = reached
-            await run_in_thread(self._group.remove)
+            await run_blocking(self._group.remove)
         if "failure" in facts:
             return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
         if "exit_code" not in facts and "signal" not in facts:

@@ -123,6 +123,18 @@ def shared_nursery() -> Nursery:
         return _shared
 
 
+def _leave_to_parent() -> None:
+    """In a forked child: let go of a nursery that is the parent's, so that it ends when the parent does."""
+    global _shared, _starting
+    _starting = threading.Lock()
+    if _shared is not None:
+        _shared.close()
+        _shared = None
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 def close_shared_nursery() -> None:
     """End this process's nursery, if it has one."""
     global _shared
