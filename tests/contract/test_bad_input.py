@@ -252,6 +252,46 @@ async def test_a_link_in_the_output_folder_is_not_followed(box: Sandbox) -> None
         await box.read_file("output/link.txt")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket\nsocket.create_connection(('192.0.2.1', 80), 2)",
+        "import socket\nsocket.getaddrinfo('example.invalid', 80)",
+        "import urllib.request\nurllib.request.urlopen('http://192.0.2.1/', timeout=2)",
+        "import http.client\nhttp.client.HTTPConnection('example.invalid', timeout=2).request('GET', '/')",
+    ],
+)
+async def test_a_missing_network_is_told_however_it_is_met(isolated_box: Sandbox, code: str) -> None:
+    result = await isolated_box.run(code)
+    assert kind_of(result) is ErrorKind.NETWORK
+    assert result.error is not None
+    assert "no network" in result.error.hint
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["open('/usr/x', 'w')", "import os\nos.chroot('/tmp')", "import os\nos.mknod('x', 0o020666, 259)"],
+)
+async def test_what_the_sandbox_denies_is_told_as_such(isolated_box: Sandbox, code: str) -> None:
+    result = await isolated_box.run(code)
+    assert kind_of(result) is ErrorKind.POLICY, result.error
+
+
+async def test_denials_are_exceptions_and_the_program_goes_on(isolated_box: Sandbox) -> None:
+    code = (
+        "import ctypes, os, socket\nseen = []\n"
+        "for action in (lambda: open('/etc/shadow'), lambda: socket.create_connection(('192.0.2.1', 80), 1),"
+        " lambda: os.kill(1, 9), lambda: open('/usr/x', 'w')):\n"
+        "    try: action()\n    except OSError as error: seen.append(type(error).__name__)\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "seen.append(libc.mount(b'x', b'/tmp', b'tmpfs', 0, None))\nseen.append(ctypes.get_errno())\nseen"
+    )
+    result = await isolated_box.run(code)
+    assert result.success, result.error
+    assert result.value[-2:] == [-1, 1]
+    assert result.value[:4] == ["FileNotFoundError", "OSError", "PermissionError", "OSError"]
+
+
 async def test_the_hosts_memory_does_not_feel_a_memory_bomb(isolated_engine: str, open_box: OpenBox) -> None:
     def available() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -100,6 +100,7 @@ def _traceback_without_memory(error: MemoryError, program_name: str) -> Tuple[st
 
 
 _NO_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+_NETWORK = ("NETWORK", "", "this sandbox has no network; use the tools or the files that it was given")
 _DENIED = {errno.EPERM, errno.EROFS}
 
 
@@ -133,7 +134,24 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
         return _classify_system(error)
     if isinstance(error, NameError):
         return "RUNTIME", "", _name_hint(error, tool_names)
+    if _has_met_no_network(error):
+        return _NETWORK
     return "RUNTIME", "", ""
+
+
+def _has_met_no_network(error: BaseException) -> bool:
+    """Return whether a missing network is at the bottom of an error: libraries wrap it in exceptions of their own."""
+    socket = sys.modules.get("socket")
+    seen: Set[int] = set()
+    at: Optional[BaseException] = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at, OSError) and at.errno in _NO_NETWORK:
+            return True
+        if socket is not None and isinstance(at, socket.gaierror):
+            return True
+        at = at.__cause__ or at.__context__
+    return False
 
 
 def _raised_by_compiling(error: SyntaxError) -> bool:
@@ -155,9 +173,8 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
         return "DISK", "workspace_mib", "write less, or remove files that are no longer needed"
     if code == errno.EMFILE:
         return "RUNTIME", "open_files", "close files when done with them (use `with`)"
-    socket = sys.modules.get("socket")
-    if code in _NO_NETWORK or (socket is not None and isinstance(error, socket.gaierror)):
-        return "NETWORK", "", "this sandbox has no network; use the tools or the files that it was given"
+    if _has_met_no_network(error):
+        return _NETWORK
     if code in _DENIED:
         return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
     return "RUNTIME", "", ""

@@ -90,9 +90,9 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "membarrier memfd_create pkey_alloc pkey_free pkey_mprotect get_mempolicy",
     ),
     (
-        "Start, signal and wait for processes: the pid namespace confines them, a limit counts them.",
-        "fork vfork execve execveat exit exit_group wait4 waitid kill tkill tgkill rt_sigqueueinfo "
-        "rt_tgsigqueueinfo pidfd_open pidfd_send_signal getpid getppid gettid getpgrp getpgid setpgid "
+        "Start and wait for processes: the pid namespace confines them, a limit counts them.",
+        "fork vfork execve execveat exit exit_group wait4 waitid "
+        "pidfd_send_signal getpid getppid gettid getpgrp getpgid setpgid "
         "getsid setsid",
     ),
     (
@@ -230,6 +230,11 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         "The same.",
         "ioprio_set",
         (Only(0, (_IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP), errno.EPERM), Never(1, _WATCHER, errno.EPERM)),
+    ),
+    (
+        "Send signals, within the pid namespace; pid 1 would ignore them, and a program is better told.",
+        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open",
+        (Never(0, _WATCHER, errno.EPERM),),
     ),
     (
         "A filter of one's own makes this one stricter; a listener would decide on others' calls.",
