@@ -170,17 +170,23 @@ class _Nursery:
                 ours.close()
                 be_child(request, given, mounts, template, self._identity, theirs.fileno(), self._filter)
             theirs.close()
-            if self._identity.privileged and ours.recv(1):
-                self._identity.map_child(maker)
-                ours.send(b"x")
-            told = ours.recv(20)
-            os.waitpid(maker, 0)
+            try:
+                if self._identity.privileged and ours.recv(1):
+                    self._identity.map_child(maker)
+                    ours.send(b"x")
+                told = ours.recv(20)
+            except BaseException:
+                ours.close()  # by which the maker learns that it is to end
+                raise
+            finally:
+                os.waitpid(maker, 0)
             if not told:  # it has written down why
                 return {"pid": 0}, []
             pid = int(told)
             self._children.add(pid)
+            held = linux.pidfd_open(pid)  # before it may go on, and so before it can have ended
             ours.send(b"x")
-            return {"pid": pid}, [linux.pidfd_open(pid)]
+            return {"pid": pid}, [held]
         finally:
             ours.close()
             theirs.close()

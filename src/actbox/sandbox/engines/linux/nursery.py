@@ -39,6 +39,8 @@ class Nursery:
             raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
         self._lock = threading.Lock()
         self._owner = os.getpid()
+        # A file and not a pipe, which nobody would empty while all goes well.
+        self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = boot_command(sys.executable, _SANDBOX_FOLDER, "nursery.server", theirs.fileno())
@@ -47,13 +49,15 @@ class Nursery:
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
+                    stderr=self._words,
                     pass_fds=[theirs.fileno()],
                     env=_VARIABLES,
                     cwd="/",
                     start_new_session=True,
                 )
             except OSError as error:
+                self._control.close()
+                os.close(self._words)
                 raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
         try:
             answer, _ = self.ask("prepare", environment=environment_folders(), packages=package_folders())
@@ -86,6 +90,7 @@ class Nursery:
     def close(self) -> None:
         """End it, and with it every sandbox that came from it; return when it has gone."""
         self._control.close()
+        os.close(self._words)
         if self._owner != os.getpid():
             return
         try:
@@ -93,15 +98,11 @@ class Nursery:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
 
     def _last_words(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
-        if self._process.stderr is None or self._process.returncode is None:
-            return "it does not say why"
-        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        lines = os.pread(self._words, 65536, 0).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
 
