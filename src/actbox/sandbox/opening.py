@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from actbox.core.policy import Policy
 
 from .contract import Sandbox
 from .traits import Traits
+
+_log = logging.getLogger("actbox")
 
 ENGINES: tuple[str, ...] = ("linux", "process")
 """Every engine, strongest first: the order in which `open_sandbox("auto")` tries them."""
@@ -49,9 +52,9 @@ def open_sandbox(
 ) -> Sandbox:
     """Return a sandbox, which starts with `async with` (or `start()`).
 
-    `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython. `env` are environment
-    variables of every run, on top of the policy's. The `process` engine isolates nothing, and is opened only when
-    `allow_unisolated` is true, also by name.
+    `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython; which and why goes to
+    the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
+    policy's. The `process` engine isolates nothing, and is opened only when `allow_unisolated` is true, also by name.
 
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
@@ -66,6 +69,8 @@ def open_sandbox(
     if engine == "linux" or (engine == "auto" and (not allow_unisolated or check("linux").works)):
         from .engines.linux import LinuxSandbox
 
+        if engine == "auto":
+            _log.info("auto: the linux engine, the strongest of %s that runs full CPython", ", ".join(ENGINES))
         return LinuxSandbox(policy)
     if not allow_unisolated:
         raise SandboxUnavailable(
@@ -73,4 +78,6 @@ def open_sandbox(
         )
     from .engines.process import ProcessSandbox
 
+    if engine == "auto":
+        _log.warning("auto: the process engine, WITHOUT ANY ISOLATION, since the linux engine does not work here")
     return ProcessSandbox(policy)

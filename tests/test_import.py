@@ -1,0 +1,36 @@
+"""`import actbox` is light, and brings what the README names."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import actbox
+from tests.conftest import engine_check
+
+HEAVY = ("pydantic", "pydantic_ai", "numpy", "pandas", "matplotlib", "rich", "typer", "markdown_it", "ctypes")
+
+
+def test_importing_brings_in_nothing_heavy() -> None:
+    code = f"import sys, actbox\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in actbox.__all__:
+        thing = getattr(actbox, name)
+        if isinstance(thing, type) or callable(thing):
+            assert thing.__doc__, name
+
+
+def test_auto_says_which_engine_it_took_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"no engine that isolates works here: {found.reason}")
+    with caplog.at_level(logging.INFO, logger="actbox"):
+        assert actbox.open_sandbox().traits.engine == "linux"
+    assert "the linux engine" in caplog.text
