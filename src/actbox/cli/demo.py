@@ -31,6 +31,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
 from .demo_case import QUESTION, SCRIPTED_REPLIES, demo_tools
+from .terminal import TerminalText
 
 
 async def demo(model_name: str | None, folder: Path, console: Console, open_sandbox: Callable[[], Sandbox]) -> int:
@@ -87,9 +88,11 @@ def _show(console: Console, event: Any, model: ChatModel) -> None:
             # The program is shown by itself, highlighted, when it runs.
             words = text if program_in(text) is None else text.partition("```")[0]
             if words.strip():
-                console.print(Text(words.strip(), style="italic"))
+                console.print(_shown(words.strip(), "italic"))
         case CodeStarted(code=code):
-            console.print(Syntax(code.strip("\n"), "python", line_numbers=True, word_wrap=True, theme="ansi_dark"))
+            console.print(
+                Syntax(_shown(code.strip("\n")).plain, "python", line_numbers=True, word_wrap=True, theme="ansi_dark")
+            )
         case RunEvent(event=run_event):
             _show_run(console, run_event)
         case CodeFinished(result=result):
@@ -99,21 +102,22 @@ def _show(console: Console, event: Any, model: ChatModel) -> None:
 def _show_run(console: Console, event: Event) -> None:
     match event:
         case Output(stream=stream, text=text):
-            console.print(Text(text, style="red" if stream == "stderr" else ""), end="")
+            console.print(_shown(text, "red" if stream == "stderr" else ""), end="")
         case ToolStarted(tool=tool, arguments=arguments):
-            console.print(Text(f"  → {tool}({_brief(arguments)})", style="magenta"))
+            console.print(_shown(f"  → {tool}({_brief(arguments)})", "magenta"))
         case ToolFinished(tool=tool, error=error, wall_ms=wall_ms):
             outcome = f"failed: {error}" if error is not None else "returned"
-            console.print(Text(f"  ← {tool} {outcome} after {wall_ms:.1f} ms", style="magenta"))
+            console.print(_shown(f"  ← {tool} {outcome} after {wall_ms:.1f} ms", "magenta"))
 
 
 def _show_result(console: Console, result: ExecutionResult) -> None:
     if result.error is not None:
-        console.print(Text(result.error.traceback.rstrip() or result.error.message, style="red"))
+        console.print(_shown(result.error.traceback.rstrip() or result.error.message, "red"))
         line = f" in line {result.error.line}" if result.error.line else ""
-        console.print(Text(f"{result.error.kind.value}{line}: {result.error.type}: {result.error.message}", "bold red"))
+        said = f"{result.error.kind.value}{line}: {result.error.type}: {result.error.message}"
+        console.print(_shown(said, "bold red"))
         if result.error.hint:
-            console.print(Text(f"hint: {result.error.hint}", style="yellow"))
+            console.print(_shown(f"hint: {result.error.hint}", "yellow"))
     outcome = "ended well" if result.success else f"failed with exit code {result.exit_code}"
     console.print(Text(f"the program {outcome} after {result.usage.wall_ms / 1000:.2f} s", style="dim"))
 
@@ -125,10 +129,10 @@ def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
     elif isinstance(outcome.answer, dict):
         table = Table(show_header=False)
         for key, value in outcome.answer.items():
-            table.add_row(Text(str(key)), Text(str(value)))
+            table.add_row(_shown(str(key)), _shown(str(value)))
         console.print(table)
     else:
-        console.print(Text(str(outcome.answer)))
+        console.print(_shown(str(outcome.answer)))
     charts = [artifact for artifact in outcome.artifacts if artifact.media_type == "image/png"]
     for artifact in outcome.artifacts:
         console.print("file     ", Text(str(artifact.save(folder)), style="bold"), soft_wrap=True)
@@ -140,6 +144,12 @@ def _conclude(console: Console, outcome: AgentOutcome, folder: Path) -> int:
     if not charts:
         console.print(Text("No chart came out.", style="red"))
     return 0 if outcome.answer is not None and charts else 1
+
+
+def _shown(text: str, style: str = "") -> Text:
+    """Return text of a model's or a program's as text that does nothing to the terminal."""
+    safe = TerminalText()
+    return Text(safe.feed(text) + safe.end(), style=style)
 
 
 def _brief(arguments: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import closing
 from actbox.sandbox.opening import open_sandbox
 
 from .arguments import RunRequest
@@ -87,7 +87,8 @@ async def _run(
     async with open_sandbox(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
         if not box.traits.isolated:
             warn(NO_ISOLATION)
-        async with aclosing(box.stream(request.program)) as events:  # type: ignore[type-var]
+        events = box.stream(request.program)
+        async with closing(events):
             async for event in events:
                 show(event)
                 if isinstance(event, Completed):
