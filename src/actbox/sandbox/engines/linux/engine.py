@@ -123,7 +123,7 @@ class LinuxSandbox(LocalSandbox):
                 theirs.close()
                 raise SandboxUnavailable(f"the sandbox could not be made: {_facts(status).get('failure')}")
             undo.pop_all()
-        return _Child(loop, sock, stdout, stderr, status, descriptors[0], group)
+        return _Child(loop, nursery, sock, stdout, stderr, status, descriptors[0], group)
 
     def _watched(self) -> dict[str, float]:
         """Return the limits that are left for pid 1 of the sandbox to look after.
@@ -178,6 +178,7 @@ class _Child(GuestProcess):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        nursery: Nursery,
         sock: socket.socket,
         stdout: int,
         stderr: int,
@@ -191,6 +192,7 @@ class _Child(GuestProcess):
         self._pidfd = pidfd
         self._group = group
         self._loop = loop
+        self._nursery = nursery
         self._ending: asyncio.Task[Ending] | None = None
         self._over = False
 
@@ -222,6 +224,8 @@ class _Child(GuestProcess):
             await run_blocking(self._group.remove)
         if "failure" in facts:
             return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
+        if "exit_code" not in facts and "signal" not in facts and not self._nursery.alive:
+            return Ending(failure="the nursery process died, and the sandbox with it; open a new sandbox")
         if "exit_code" not in facts and "signal" not in facts:
             facts["signal"] = int(signal.SIGKILL)  # ended from outside, by us or by whoever else may
         return Ending(**facts)

@@ -1,0 +1,100 @@
+"""What is left when a process of ours is killed: nothing, and callers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, Output
+from tests.conftest import engine_check
+
+
+@pytest.fixture(autouse=True)
+def linux_works() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+
+
+def alive_with(marker: str) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if marker.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                    found.append(int(name))
+    return found
+
+
+def test_a_host_that_is_killed_leaves_no_process_behind() -> None:
+    seconds = f"63.{os.getpid()}"
+    code = (
+        "import actbox, os\n"
+        "with actbox.sync.open_sandbox('linux') as box:\n"
+        f"    for event in box.execute_stream('sleep {seconds} & sleep {seconds} & echo ready; wait'):\n"
+        "        print(event.text, flush=True)\n"
+    )
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    with host.stdout:
+        assert host.stdout.readline() == "ready\n"
+        children = Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text().split()
+        assert alive_with(seconds)
+        host.kill()
+        host.wait()
+    deadline = time.monotonic() + 5
+    while alive_with(seconds) or any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+async def test_a_run_whose_nursery_dies_is_told_so_and_a_new_sandbox_works() -> None:
+    from actbox.sandbox.engines.linux.nursery import shared_nursery
+
+    async with actbox.open_sandbox("linux") as box:
+        ready = asyncio.Event()
+
+        async def consume() -> actbox.ExecutionResult:
+            async for event in box.stream("print('ready', flush=True)\nimport time\ntime.sleep(60)"):
+                if isinstance(event, Output):
+                    ready.set()
+                if isinstance(event, actbox.Completed):
+                    return event.result
+            raise AssertionError
+
+        task = asyncio.create_task(consume())
+        await asyncio.wait_for(ready.wait(), 10)
+        shared_nursery()._process.send_signal(signal.SIGKILL)
+        result = await asyncio.wait_for(task, 10)
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.SANDBOX
+        assert "nursery" in result.error.message
+        after = await box.run("1")
+        assert after.error is not None
+        assert after.error.kind is ErrorKind.SANDBOX
+        assert after.exit_code == 125
+    async with actbox.open_sandbox("linux") as box:
+        assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_guest_that_is_killed_from_outside_is_a_crash() -> None:
+    seconds = f"64.{os.getpid()}"
+    async with actbox.open_sandbox("linux") as box:
+        task = asyncio.create_task(box.execute(["sleep", seconds]))
+        while not alive_with(seconds):
+            await asyncio.sleep(0.01)
+        for process in alive_with(seconds):
+            os.kill(process, signal.SIGKILL)
+        result = await asyncio.wait_for(task, 10)
+        assert result.exit_code == 137
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.CRASH
