@@ -106,6 +106,24 @@ async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: Open
     assert kind_of(await box.run(code)) is ErrorKind.MEMORY
 
 
+@pytest.mark.parametrize(
+    "hide",
+    [
+        "import os\nfd = os.memfd_create('x')\nfor _ in range(3000): os.write(fd, bytes(1 << 20))",
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\n"
+        "for key in range(1, 100):\n"
+        "    at = libc.shmat(libc.shmget(key, 64 << 20, 0o1600), None, 0)\n"
+        "    ctypes.memset(at, 1, 64 << 20)\n    libc.shmdt(ctypes.c_void_p(at))",
+        "for n in range(3000): open(f'/dev/shm/{n}', 'wb').write(bytes(1 << 20))",
+        "for n in range(3000): open(f'/tmp/{n}', 'wb').write(bytes(1 << 20))",
+    ],
+)
+async def test_memory_cannot_be_hidden_outside_of_processes(isolated_engine: str, open_box: OpenBox, hide: str) -> None:
+    box = await open_box(memory_mib=256, workspace_mib=64, file_mib=100)
+    result = await box.run(hide, timeout=20)
+    assert not result.success, result
+
+
 async def test_a_fork_bomb_meets_the_limit_of_processes(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(processes=32)
     assert kind_of(await box.run("import os\nwhile True: os.fork()", timeout=10)) is ErrorKind.PROCESSES

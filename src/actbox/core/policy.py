@@ -54,7 +54,8 @@ class Limits:
     open_files: int = field(default=256, metadata={"unit": "descriptors", "about": "open at once in one process"})
     file_mib: int = field(default=256, metadata={"unit": "MiB", "about": "size of one file"})
     workspace_mib: int = field(
-        default=512, metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp"}
+        default=512,
+        metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp, and 64 MiB in /dev/shm"},
     )
     output_bytes: int = field(default=10_000_000, metadata={"unit": "bytes", "about": "stdout and stderr together"})
     tool_calls: int = field(default=10_000, metadata={"unit": "calls", "about": "tool calls in one run"})

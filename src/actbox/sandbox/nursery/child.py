@@ -28,6 +28,8 @@ _NAMESPACES = (
     | linux.CLONE_NEWCGROUP
 )
 _CHANNEL = 3
+# For semaphores and small arrays between processes; as much as containers give.
+_SHARED_MEMORY_MIB = 64
 # Where the child itself makes mount points; elsewhere the template has them.
 _CHILDS_OWN = ("/workspace/", "/tmp/", "/dev/shm/")
 
@@ -100,7 +102,8 @@ def _build_root(
     flags = linux.MS_NOSUID | linux.MS_NODEV
     size = "size=%dm,nr_inodes=%d,mode=" % (request["tmp_mib"], request["inodes"])
     linux.mount("tmpfs", "tmp", "tmpfs", flags, size + "1777")
-    linux.mount("tmpfs", "dev/shm", "tmpfs", flags | linux.MS_NOEXEC, size + "1777")
+    shared = "size=%dm,nr_inodes=%d,mode=1777" % (min(request["tmp_mib"], _SHARED_MEMORY_MIB), request["inodes"])
+    linux.mount("tmpfs", "dev/shm", "tmpfs", flags | linux.MS_NOEXEC, shared)
     linux.mount("proc", "proc", "proc", flags | linux.MS_NOEXEC, "subset=pid,hidepid=invisible")
     linux.move_mount(descriptors["workspace"], "workspace")
     linux.pivot_root(".", ".")

@@ -87,7 +87,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     (
         "Manage the process's own memory, executable pages included: interpreters compile while they run.",
         "mmap munmap mremap mprotect madvise mincore msync brk mlock mlock2 munlock mlockall munlockall "
-        "membarrier memfd_create pkey_alloc pkey_free pkey_mprotect get_mempolicy",
+        "membarrier pkey_alloc pkey_free pkey_mprotect get_mempolicy",
     ),
     (
         "Start and wait for processes: the pid namespace confines them, a limit counts them.",
@@ -126,8 +126,8 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     ),
     (
-        "Share memory and semaphores with the guest's own processes: the ipc namespace confines them.",
-        "shmget shmat shmdt shmctl semget semop semtimedop semctl",
+        "Share semaphores with the guest's own processes: the ipc namespace confines them.",
+        "semget semop semtimedop semctl",
     ),
     (
         "Restrict oneself further.",
@@ -269,6 +269,11 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
         "memfd_secret uselib msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive "
         "mq_notify mq_getsetattr",
         errno.EPERM,
+    ),
+    (
+        "Memory that belongs to no process and lies in no folder: where there is no cgroup, nothing would count it.",
+        "memfd_create shmget shmat shmdt shmctl",
+        errno.ENOSYS,
     ),
     (
         "Keys, file handles and watches are not confined by namespaces or by the root.",
