@@ -71,6 +71,39 @@ async def test_processor_time_of_all_processes_together_is_limited(isolated_engi
     assert time.perf_counter() - started < 5
 
 
+async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: str, open_box: OpenBox) -> None:
+    box = await open_box(cpu_seconds=1)
+    code = (
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.monotonic() + 15\n"
+        "while time.monotonic() < end:\n"
+        "    if os.fork() == 0:\n"
+        "        stop = time.monotonic() + 0.1\n"
+        "        while time.monotonic() < stop: pass\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.1)"
+    )
+    result = await box.run(code, timeout=20)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert result.error.limit == "cpu_seconds"
+
+
+async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
+    isolated_engine: str, open_box: OpenBox
+) -> None:
+    box = await open_box(memory_mib=256)
+    code = (
+        "import os, time\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        x = bytearray(b'x') * (150 << 20)\n"
+        "        time.sleep(30)\n"
+        "time.sleep(30)"
+    )
+    started = time.perf_counter()
+    assert kind_of(await box.run(code, timeout=20)) is ErrorKind.MEMORY
+    assert time.perf_counter() - started < 10
+
+
 async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> None:
     box = await open_box(memory_mib=256)
     result = await box.run("x = list(range(500_000_000))")
@@ -114,6 +147,10 @@ async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: Open
         "for key in range(1, 100):\n"
         "    at = libc.shmat(libc.shmget(key, 64 << 20, 0o1600), None, 0)\n"
         "    ctypes.memset(at, 1, 64 << 20)\n    libc.shmdt(ctypes.c_void_p(at))",
+        "import mmap\nm = mmap.mmap(-1, 2 << 30)\n"
+        "for at in range(0, 2 << 30, 16 << 20):\n"
+        "    for page in range(at, at + (16 << 20), 4096): m[page] = 1\n"
+        "    m.madvise(mmap.MADV_DONTNEED, at, 16 << 20)",
         "for n in range(3000): open(f'/dev/shm/{n}', 'wb').write(bytes(1 << 20))",
         "for n in range(3000): open(f'/tmp/{n}', 'wb').write(bytes(1 << 20))",
     ],

@@ -109,7 +109,7 @@ async def test_commands_that_make_no_sense_are_refused(box: Sandbox, command: ob
         await box.execute(command)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("variables", [{"A=B": "1"}, {"": "1"}, {"A": "x\0"}, {"A": 1}])
+@pytest.mark.parametrize("variables", [{"A=B": "1"}, {"": "1"}, {"A": "x\0"}, {"A": 1}, {"A": "\ud800"}])
 async def test_variables_that_make_no_sense_are_refused(box: Sandbox, variables: dict[str, str]) -> None:
     with pytest.raises(InvalidValue, match="variable"):
         await box.execute("true", env=variables)

@@ -316,3 +316,42 @@ async def test_what_an_engine_cannot_mount_it_refuses(engine: str, host_folder: 
         pytest.skip(f"{engine} can mount: {', '.join(traits.mounts)}")
     with pytest.raises(actbox.Unsupported, match="mounts"):
         actbox.open_sandbox(engine, policy=Policy(mounts=(FileMount(host_folder, "x"),)), allow_unisolated=True)
+
+
+async def test_a_tree_however_deep_is_removed_and_listing_it_is_refused(box: Sandbox) -> None:
+    await box.run("import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w').close()")
+    with pytest.raises(FileError, match="nested"):
+        await box.list_files(recursive=True)
+    await box.remove_file("d", recursive=True)
+    assert [entry.path for entry in await box.list_files()] == ["input", "output"]
+
+
+async def test_removing_a_tree_does_not_follow_its_links(box: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("x")
+    code = (
+        "import os\nos.makedirs('d/e')\nos.symlink(path, 'd/l')\nos.symlink(path, 'd/e/l')\nos.symlink('..', 'd/e/up')"
+    )
+    await box.run(Program(code, inputs={"path": str(tmp_path)}))
+    await box.remove_file("d", recursive=True)
+    assert (tmp_path / "kept").read_text() == "x"
+
+
+async def test_the_workspace_itself_cannot_be_removed(box: Sandbox) -> None:
+    for path in (".", "/workspace", "./"):
+        with pytest.raises(InvalidValue, match="stop"):
+            await box.remove_file(path, recursive=True)
+
+
+async def test_arguments_of_a_wrong_type_are_refused_by_name(box: Sandbox) -> None:
+    for call, words in (
+        (box.write_file("a", "text"), "write_text"),  # type: ignore[arg-type]
+        (box.write_text("a", "\ud800"), "UTF-8"),
+        (box.run(5), "text"),  # type: ignore[arg-type]
+        (box.run(b"1"), "text"),  # type: ignore[arg-type]
+        (box.run("1", tools=5), "tools"),  # type: ignore[arg-type]
+        (box.execute(5), "command"),  # type: ignore[arg-type]
+        (box.execute("true", stdin="text"), "stdin"),  # type: ignore[arg-type]
+        (box.execute("true", cwd=3), "cwd"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidValue, match=words):
+            await call

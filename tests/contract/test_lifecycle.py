@@ -361,3 +361,36 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str) -> None:
     program = code.replace("ENGINE", repr(engine))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "fine\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("import os\nprint(1, flush=True)\nos._exit(7)", ErrorKind.EXIT), ("print(1)", None)]
+)
+async def test_a_slow_reader_of_events_does_not_change_the_end(
+    open_box: OpenBox, code: str, kind: ErrorKind | None
+) -> None:
+    box = await open_box()
+    async for event in box.stream(code, timeout=1):
+        if isinstance(event, Output):
+            await asyncio.sleep(1.3)
+        if isinstance(event, Completed):
+            assert (event.result.error.kind if event.result.error else None) is kind
+
+
+async def test_what_is_collected_after_a_stop_is_the_stopped_sandboxs_own(open_box: OpenBox, tmp_path: Path) -> None:
+    box = await open_box()
+    (tmp_path / "output").mkdir()
+    (tmp_path / "output" / "secret").write_text("of the host")
+    opened = []
+    result = None
+    async for event in box.stream("print(1)"):
+        if isinstance(event, Output):
+            await asyncio.sleep(0.3)
+            await box.stop()
+            opened = [os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY) for _ in range(20)]
+        if isinstance(event, Completed):
+            result = event.result
+    for descriptor in opened:
+        os.close(descriptor)
+    assert result is not None
+    assert result.artifacts == ()

@@ -255,3 +255,42 @@ async def test_a_result_is_a_json_document(box: Sandbox) -> None:
     assert document["stdout"] == "1\n"
     assert document["error"]["kind"] == "RUNTIME"
     assert document["success"] is False
+
+
+async def test_a_number_too_long_to_be_read_back_is_text(box: Sandbox) -> None:
+    result = await box.run("import sys\nsys.set_int_max_str_digits(0)\n10 ** 5000")
+    assert result.success, result.error
+    assert result.value is None
+    assert len(result.value_text or "") == 5001
+    assert (await box.run("'7' * 5000")).value == "7" * 5000
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class A:\n    def __str__(self): raise ValueError\nimport sys\nsys.exit(A())",
+        "class E(Exception):\n    @property\n    def __class__(self): raise ValueError\nraise E",
+        "class E(Exception):\n    def __getattribute__(self, name): raise ValueError\nraise E",
+    ],
+)
+async def test_what_cannot_be_looked_at_is_told_and_nothing_of_ours_shows(box: Sandbox, code: str) -> None:
+    result = await box.run(code)
+    assert result.error is not None
+    assert result.exit_code == 1
+    assert result.error.type in ("SystemExit", "E")
+    assert "guest" not in result.stderr + result.error.traceback
+
+
+async def test_files_open_for_both_reading_and_writing_are_written_out_too(box: Sandbox) -> None:
+    await box.run("import sys\nsys.kept = open('kept', 'w+b')\nsys.kept.write(b'x')")
+    assert await box.read_file("kept") == b"x"
+
+
+async def test_processes_are_forked_where_a_program_says_nothing(box: Sandbox) -> None:
+    code = (
+        "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "def double(n): return 2 * n\n"
+        "with ProcessPoolExecutor(2) as pool: found = list(pool.map(double, [1, 2]))\n"
+        "[found, multiprocessing.get_start_method()]"
+    )
+    assert (await box.run(code, timeout=20)).value == [[2, 4], "fork"]

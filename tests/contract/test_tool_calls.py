@@ -332,3 +332,77 @@ async def test_a_guest_that_floods_the_channel_is_held_back_and_ended(box: Sandb
     assert events[-1].result.error is not None
     assert events[-1].result.error.kind is ErrorKind.TIMEOUT
     assert sum(isinstance(event, ToolStarted) for event in events) <= 1100
+
+
+async def test_large_arguments_are_held_back_before_they_fill_the_host(open_box: OpenBox) -> None:
+    import resource
+
+    box = await open_box(message_bytes=4 * 2**20)
+
+    async def never(data: str) -> None:
+        await asyncio.sleep(60)
+
+    code = (
+        FIND_CHANNEL + "import struct\nn = 0\ntext = 'x' * 4_000_000\n"
+        "while True:\n    n += 1\n"
+        '    m = (\'{"t":"call","id":%d,"tool":"never","args":{"data":"%s"}}\' % (n, text)).encode()\n'
+        "    os.write(channel, struct.pack('!II', len(m), 0) + m)\n"
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    events = [event async for event in box.stream(code, tools=[never], timeout=2)]
+    assert sum(isinstance(event, ToolStarted) for event in events) <= 8
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 200
+
+
+async def test_a_message_of_too_many_values_is_refused_on_both_ends(box: Sandbox) -> None:
+    result = await box.run("echo([{}] * 3_000_000)", tools=[echo])
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.TOOL
+    assert "values" in result.error.message
+    forged = FIND_CHANNEL + (
+        "import struct, time\nm = b'[' + b'{},' * 3_000_000 + b'1]'\n"
+        'm = b\'{"t":"done","exit":0,"value":\' + m + b\'}\'\n'
+        "view = memoryview(struct.pack('!II', len(m), 0) + m)\n"
+        "while view: view = view[os.write(channel, view):]\ntime.sleep(5)"
+    )
+    result = await box.run(forged)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.PROTOCOL
+    assert (await box.run("len(echo(',' * 3_000_000))", tools=[echo])).value == 3_000_000
+
+
+@pytest.mark.parametrize("code", ["'x' * 50_000", "raise ValueError('ü' * 9000)", "list(range(50_000))", "1 / 0", "1"])
+async def test_a_result_too_long_for_a_message_is_cut_and_not_lost(open_box: OpenBox, code: str) -> None:
+    for most in (100, 10_000):
+        box = await open_box(message_bytes=most)
+        result = await box.run(code)
+        assert result.error is None or result.error.kind is ErrorKind.RUNTIME, result.error
+        assert result.success == ("raise" not in code and "/" not in code)
+
+
+async def test_a_tool_that_is_cancelled_by_itself_is_a_failed_call(box: Sandbox) -> None:
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    async def wait_for_the_cancelled() -> None:
+        task = asyncio.create_task(asyncio.sleep(9))
+        task.cancel()
+        await task
+
+    for function in (give_up, wait_for_the_cancelled):
+        result = await box.run(f"{function.__name__}()", tools=[function], timeout=10)
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.TOOL
+        assert "cancelled" in result.error.message
+
+
+async def test_output_beyond_the_limit_is_found_also_at_the_very_end(open_box: OpenBox) -> None:
+    box = await open_box(output_bytes=10)
+
+    async def hold_the_loop() -> None:
+        time.sleep(0.3)
+
+    code = "print('123456789', flush=True)\nhold_the_loop()\nprint('more')"
+    result = await box.run(code, tools=[hold_the_loop])
+    assert result.error.kind is ErrorKind.OUTPUT_LIMIT
+    assert result.stdout == "123456789\n"

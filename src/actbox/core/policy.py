@@ -321,4 +321,10 @@ def check_variables(variables: Mapping[str, str]) -> dict[str, str]:
             raise InvalidValue(f"{name!r} cannot be the name of an environment variable")
         if not isinstance(value, str) or "\0" in value:
             raise InvalidValue(f"the environment variable {name} must be text without NUL, not {value!r}")
+        try:
+            f"{name}{value}".encode()
+        except UnicodeEncodeError:
+            raise InvalidValue(
+                f"the environment variable {name!r} has a lone surrogate, which is no character"
+            ) from None
     return dict(variables)

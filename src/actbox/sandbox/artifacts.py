@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact
 
-from .workspace import read_regular
+from .regular_file import read_regular
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MIB = 2**20
@@ -25,11 +25,16 @@ class OutputFolder:
     """What `/output` had in it when a run began, so that at its end only what it created or changed is collected."""
 
     def __init__(self, workspace: int, limits: Limits) -> None:
-        self._workspace = workspace
+        # One of our own: the sandbox may be stopped, and its descriptor mean something else, before we collect.
+        self._workspace = os.dup(workspace)
         self._limits = limits
         self._before: Marks = {}
         for path, _, status in _Walk(workspace):
             self._before[path] = _mark(status)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._workspace)
 
     def collect(self) -> tuple[list[Artifact], list[str]]:
         """Return the new and changed files sorted by name, and a sentence for each thing that was left out."""

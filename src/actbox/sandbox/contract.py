@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from actbox.core.errors import Unsupported
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -147,7 +147,11 @@ class Sandbox(ABC):
 
     async def write_text(self, path: str, text: str) -> None:
         """Create or replace a UTF-8 text file."""
-        await self.write_file(path, text.encode("utf-8"))
+        try:
+            data = text.encode("utf-8")
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise InvalidValue(f"write_text() takes text that UTF-8 can say: {error}") from None
+        await self.write_file(path, data)
 
     async def __aenter__(self) -> Self:
         await self.start()

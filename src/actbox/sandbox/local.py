@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
@@ -110,7 +111,8 @@ class LocalSandbox(Sandbox):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
         workspace = self._running()
-        program = Program(program) if isinstance(program, str) else program
+        if not isinstance(program, Program):
+            program = Program(program)
         if program.language != "python":
             raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
         toolset = Toolset.of(tools)
@@ -120,7 +122,10 @@ class LocalSandbox(Sandbox):
             raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
         for name, content in program.files.items():
             data = content.encode() if isinstance(content, str) else content
-            await run_blocking(workspace.write, f"input/{name}", data)
+            try:
+                await run_blocking(workspace.write, f"input/{name}", data)
+            except FileError as error:
+                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
         message = {
             "t": "run",
             "code": program.code,
@@ -142,10 +147,14 @@ class LocalSandbox(Sandbox):
         timeout: float | None = None,
     ) -> AsyncGenerator[Event]:
         workspace = self._running()
+        if not isinstance(command, Iterable):
+            raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
         if not arguments or not all(isinstance(argument, str) for argument in arguments):
             raise InvalidValue("execute() takes a command line, or a non-empty sequence of texts")
-        if any("\0" in argument for argument in arguments) or (cwd is not None and "\0" in cwd):
+        if not isinstance(stdin, bytes) or not isinstance(cwd, (str, NoneType)):
+            raise InvalidValue("execute() takes stdin as bytes and cwd as text")
+        if any("\0" in argument for argument in (*arguments, cwd or "")):
             raise InvalidValue("a command cannot have a NUL character in it")
         extra = check_variables(env or {})
         message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd), "extra": extra}
@@ -177,9 +186,25 @@ class LocalSandbox(Sandbox):
         }
         try:
             frame = wire.encode(message, _MAX_FIRST_MESSAGE)
-        except wire.MessageTooLong:
+        except (wire.MessageTooLong, ValueError):
             raise InvalidValue("the program and its inputs are too large; put data into files") from None
-        output = await run_blocking(OutputFolder, workspace.descriptor, limits)
+        output = await _whole(run_blocking(workspace.mark_output, limits), _close)
+        try:
+            async for event in self._drive_guest(message, frame, output, toolset, seconds, stdin):
+                yield event
+        finally:
+            output.close()
+
+    async def _drive_guest(
+        self,
+        message: dict[str, Any],
+        frame: bytes,
+        output: OutputFolder,
+        toolset: Toolset,
+        seconds: float,
+        stdin: bytes,
+    ) -> AsyncGenerator[Event]:
+        limits = self.policy.limits
         try:
             guest = await _whole(self._start_guest(GuestStart(stdin=stdin)), GuestProcess.abandon)
         except (SandboxUnavailable, OSError) as error:
@@ -217,6 +242,8 @@ class LocalSandbox(Sandbox):
         return await self._files(self._running().read, path)
 
     async def write_file(self, path: str, data: bytes) -> None:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidValue(f"write_file() takes bytes, not {type(data).__name__}; write_text() takes text")
         await self._files(self._running().write, path, data)
 
     async def remove_file(self, path: str, *, recursive: bool = False) -> None:
@@ -233,6 +260,10 @@ class LocalSandbox(Sandbox):
 
     async def move(self, source: str, target: str) -> None:
         await self._files(self._running().move, source, target)
+
+
+async def _close(output: OutputFolder) -> None:
+    output.close()
 
 
 async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:

@@ -160,8 +160,7 @@ class _Run:
 
     async def close(self) -> None:
         """Leave nothing behind; also when the run was abandoned halfway."""
-        for timer in self._timers:
-            timer.cancel()
+        self._cancel_timers()
         self._calls.cancel()
         if self._ending is None:
             self._guest.kill()
@@ -187,17 +186,23 @@ class _Run:
         for stream in self._streams:
             self._read_all(stream)
         self._ending = ending
+        self._cancel_timers()  # a consumer that is slow to read the end must not change it
         if not self._wall_ms:
             self._note_time()
         self._calls.cancel()
         self.queue.put_nowait(None)
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
 
     def _note_time(self) -> None:
         self._wall_ms = (time.perf_counter() - self._started) * 1000
 
     def _end(self, stop: Stop) -> None:
         """End the guest for a reason; the first reason is the one that counts."""
-        if self._stop is None and self._done is None:
+        # Too much output is found out when it is read, which may be after the program has said that it is done.
+        if self._stop is None and (self._done is None or stop.kind is ErrorKind.OUTPUT_LIMIT):
             self._stop = stop
             self._note_time()
         self._guest.kill()
@@ -229,9 +234,13 @@ class _Run:
             self._say(stream, stream.decoder.decode(data))
         return True
 
-    def _read_all(self, stream: _Stream) -> None:
-        while stream.open and self._output_left > 0 and self._read(stream):
+    def _read_now(self, stream: _Stream) -> None:
+        """Read all that is there already, but no more once there is too much."""
+        while stream.open and self._stop is None and self._read(stream):
             pass
+
+    def _read_all(self, stream: _Stream) -> None:
+        self._read_now(stream)
         if stream.open:
             self._close_stream(stream)
 
@@ -247,16 +256,15 @@ class _Run:
             os.close(stream.descriptor)
             self._say(stream, stream.decoder.decode(b"", final=True))
 
-    def _on_message(self, raw: dict[str, Any]) -> None:
+    def _on_message(self, raw: dict[str, Any], size: int) -> None:
         for stream in self._streams:  # what was printed before the message comes before it
-            while stream.open and self._output_left > 0 and self._read(stream):
-                pass
+            self._read_now(stream)
         try:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")
             message = parse(raw)
             if isinstance(message, Call):
-                self._calls.start(message)
+                self._calls.start(message, size)
                 return
         except wire.ProtocolError as error:
             self._on_lost(error)

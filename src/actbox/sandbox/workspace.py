@@ -10,18 +10,21 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
 import stat as stat_modes
+import threading
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from actbox.core.errors import FileError, InvalidValue
+from actbox.core.errors import FileError, InvalidValue, SandboxStopped
+from actbox.core.policy import Limits
 
+from .artifacts import OutputFolder
 from .contract import FileInfo
+from .regular_file import read_regular
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not to wait for the other end of a named pipe that a guest put where a file should be.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Each folder on the way is open while what is below it is listed.
+MAX_DEPTH = 64
 
 
 class Workspace:
@@ -29,13 +32,31 @@ class Workspace:
 
     def __init__(self, descriptor: int, root: str, owner: tuple[int, int] | None = None) -> None:
         """Take over the descriptor. `owner` is the uid and gid that new files get where they are not the host's."""
-        self.descriptor = descriptor
         self.root = root
+        self._descriptor = descriptor
         self._owner = owner
+        self._closing = threading.Lock()
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self.descriptor)
+        """Close the descriptor; what is under way goes on with one of its own, what comes later raises."""
+        with self._closing:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def open(self) -> int:
+        """Return a descriptor of the workspace folder for the caller to close. Raises `SandboxStopped`."""
+        with self._closing:
+            if self._descriptor < 0:
+                raise SandboxStopped("the sandbox was stopped meanwhile")
+            return os.dup(self._descriptor)
+
+    def mark_output(self, limits: Limits) -> OutputFolder:
+        """Note what lies in `output` now, so that what a run adds can be told from it."""
+        folder = self.open()
+        try:
+            return OutputFolder(folder, limits)
+        finally:
+            os.close(folder)
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""
@@ -61,11 +82,13 @@ class Workspace:
 
     def remove(self, path: str, recursive: bool) -> None:
         """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
+        if not self._parts(path):
+            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
         with self._parent(path) as (folder, name):
             if not stat_modes.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
-                shutil.rmtree(name, dir_fd=folder)
+                _remove_tree(folder, name)
             else:
                 os.rmdir(name, dir_fd=folder)
 
@@ -122,7 +145,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def _folder(self, parts: tuple[str, ...], path: str, make: bool = False) -> Iterator[int]:
-        folder = os.dup(self.descriptor)
+        folder = self.open()
         try:
             with _told(path):
                 for name in parts:
@@ -150,18 +173,6 @@ class Workspace:
             os.fchown(descriptor, *self._owner)
 
 
-def read_regular(folder: int, name: str, most: int | None = None) -> bytes:
-    """Return the content of a regular file in an open folder, at most `most` bytes of it. Raises `OSError`."""
-    descriptor = os.open(name, _FILE, dir_fd=folder)
-    with open(descriptor, "rb", buffering=0) as file:
-        mode = os.fstat(descriptor).st_mode
-        if stat_modes.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, "is a folder")
-        if not stat_modes.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "is not a regular file")
-        return file.readall() if most is None else file.read(most)
-
-
 @contextlib.contextmanager
 def _told(path: str) -> Iterator[None]:
     """Turn the operating system's error into one that names the path inside the sandbox, and only that."""
@@ -170,11 +181,33 @@ def _told(path: str) -> Iterator[None]:
     except FileError:
         raise
     except OSError as error:
-        why = "a link on the way, which is not followed" if error.errno == errno.ELOOP else error.strerror or str(error)
+        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and error.strerror == os.strerror(error.errno)
+        why = "a link or a file on the way, which is not followed" if is_link else error.strerror or str(error)
         raise FileError(error.errno, f"{path}: {why}") from None
 
 
-def _entries(folder: int, prefix: str, recursive: bool) -> Iterator[FileInfo]:
+def _remove_tree(folder: int, name: str) -> None:
+    """Remove a folder and all below it, however deep: each folder in it is moved up, so that one is open at a time."""
+    left = [name]
+    while left:
+        name = left.pop()
+        inner = os.open(name, _FOLDER, dir_fd=folder)
+        try:
+            with os.scandir(inner) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(f".{secrets.token_hex(8)}.part")
+                        os.rename(entry.name, left[-1], src_dir_fd=inner, dst_dir_fd=folder)
+                    else:
+                        os.unlink(entry.name, dir_fd=inner)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=folder)
+
+
+def _entries(folder: int, prefix: str, recursive: bool, depth: int = 0) -> Iterator[FileInfo]:
+    if depth > MAX_DEPTH:
+        raise OSError(errno.ELOOP, f"folders are nested more than {MAX_DEPTH} deep")
     with os.scandir(folder) as found:
         entries = list(found)
     for entry in entries:
@@ -185,7 +218,7 @@ def _entries(folder: int, prefix: str, recursive: bool) -> Iterator[FileInfo]:
             if recursive and info.kind == "folder":
                 inner = os.open(entry.name, _FOLDER, dir_fd=folder)
                 try:
-                    yield from _entries(inner, path, recursive)
+                    yield from _entries(inner, path, recursive, depth + 1)
                 finally:
                     os.close(inner)
 

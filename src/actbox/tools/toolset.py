@@ -46,7 +46,7 @@ class Toolset:
             return tools
         if tools is None:
             return cls()
-        if callable(tools) or isinstance(tools, (str, bytes, Mapping)):
+        if callable(tools) or isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
             raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
         return cls(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from .messages import Call
 
 # More calls than this at once wait in the guest: a flood must not become as many tasks here.
 MAX_CALLS_AT_ONCE = 1024
+# As much as this many messages of the greatest length may be held here, as arguments and as answers not taken yet.
+MESSAGES_HELD = 4
 
 
 class ToolCalls:
@@ -46,14 +49,16 @@ class ToolCalls:
         self._on_budget = on_budget
         self._tasks: set[asyncio.Task[None]] = set()
         self._ids: set[int] = set()
+        self._pending_bytes = 0
+        self._over = False
 
     def attach(self, link: Link) -> None:
         """Send the answers over this link."""
         self._link = link
         link.on_drained = self._limit_flow
 
-    def start(self, call: Call) -> None:
-        """Begin to answer a call. Raises `ProtocolError` for an id that is in use."""
+    def start(self, call: Call, size: int) -> None:
+        """Begin to answer a call whose message had `size` bytes. Raises `ProtocolError` for an id that is in use."""
         if call.id in self._ids:
             raise wire.ProtocolError("two tool calls with one id")
         if self.count >= self._most:
@@ -63,11 +68,13 @@ class ToolCalls:
         self._ids.add(call.id)
         task = asyncio.create_task(self._answer(call))
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        self._pending_bytes += size
+        task.add_done_callback(functools.partial(self._forget, size))
         self._limit_flow()
 
     def cancel(self) -> None:
         """Answer nothing more."""
+        self._over = True
         for task in self._tasks:
             task.cancel()
 
@@ -86,6 +93,12 @@ class ToolCalls:
                 frame = wire.encode({"t": "return", "id": call.id, "value": value}, self._max_bytes)
             except ToolError as failure:
                 error = str(failure)
+            except asyncio.CancelledError:
+                if self._over:
+                    raise
+                error = "the tool was cancelled on the host"  # by itself or by what it waited for, not by us
+            except ValueError as failure:
+                error = f"the result cannot be sent: {failure}"
             except wire.MessageTooLong:
                 error = f"the result has more than the {self._max_bytes:,} bytes that a message may have; ask for less"
         if error is not None:
@@ -97,8 +110,9 @@ class ToolCalls:
         if self._link is not None:
             self._link.send(frame)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._pending_bytes -= size
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._on_failure(failure)
         self._limit_flow()
@@ -106,7 +120,8 @@ class ToolCalls:
     def _limit_flow(self) -> None:
         if self._link is None:
             return
-        if len(self._tasks) >= MAX_CALLS_AT_ONCE or self._link.backlog_bytes > 4 * self._max_bytes:
+        held_bytes = self._pending_bytes + self._link.backlog_bytes
+        if len(self._tasks) >= MAX_CALLS_AT_ONCE or held_bytes > MESSAGES_HELD * self._max_bytes:
             self._link.pause()
         else:
             self._link.resume()

@@ -16,29 +16,29 @@ _READ_BYTES = 256 * 1024
 class Link:
     """Reads messages from a guest and writes messages to it, without ever blocking the event loop.
 
-    `on_message` is called for each message, `on_lost` once when the guest's end is closed (with `None`) or breaks the
-    rules (with the `ProtocolError`). `pause()` stops reading: a guest that floods then waits in its own `send`.
-    `on_drained` is called when all that was sent has been taken by the guest.
+    `on_message` is called for each message and its size in bytes, `on_lost` once when the guest's end is closed (with
+    `None`) or breaks the rules (with the `ProtocolError`), `on_drained` when all that was sent has been taken.
+    `pause()` stops reading: a guest that floods then waits in its own `send`.
     """
 
     def __init__(
         self,
         sock: socket.socket,
         max_bytes: int,
-        on_message: Callable[[dict[str, Any]], None],
+        on_message: Callable[[dict[str, Any], int], None],
         on_lost: Callable[[wire.ProtocolError | None], None],
     ) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = asyncio.get_running_loop()
-        self._reader = wire.FrameReader(max_bytes + 65536)  # the envelope of a message comes on top of its content
+        self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
         self._on_message = on_message
         self._on_lost = on_lost
         self._backlog: deque[memoryview] = deque()
         self._reading = False
         self._paused = False
-        self._held: deque[dict[str, Any]] = deque()
+        self._held: deque[tuple[dict[str, Any], int]] = deque()
         self._resuming = False
         self.backlog_bytes = 0
         self.on_drained: Callable[[], None] = lambda: None
@@ -68,7 +68,7 @@ class Link:
         self._resuming = True
         try:
             while self._held and not self._paused:
-                self._on_message(self._held.popleft())
+                self._on_message(*self._held.popleft())
         finally:
             self._resuming = False
         if not self._reading and not self._paused and self._fd >= 0:
@@ -114,9 +114,9 @@ class Link:
         try:
             for message in self._reader.feed(data):
                 if self._paused:
-                    self._held.append(message)
+                    self._held.append((message, self._reader.size))
                 else:
-                    self._on_message(message)
+                    self._on_message(message, self._reader.size)
         except wire.ProtocolError as error:
             self._stop_reading()
             self._on_lost(error)

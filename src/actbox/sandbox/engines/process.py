@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.local import GuestStart, LocalSandbox
@@ -84,7 +84,7 @@ class ProcessSandbox(LocalSandbox):
         return Workspace(os.open(self.guest_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.guest_root)
 
     async def _close_workspace(self) -> None:
-        shutil.rmtree(self._folder, onerror=_make_removable)
+        await run_blocking(_remove, self._folder)
 
     def _base_variables(self) -> Mapping[str, str]:
         return {
@@ -104,14 +104,10 @@ class ProcessSandbox(LocalSandbox):
         return _Subprocess(start.stdin, self._folder)
 
 
-def _make_removable(function: object, path: str, error: object) -> None:
-    os.chmod(os.path.dirname(path), 0o700)
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
+def _remove(folder: str) -> None:
+    """Remove a folder that a program may have made hard to remove: locked, or nested deeper than Python can go."""
+    subprocess.run(["chmod", "-R", "u+rwx", folder], check=False, stderr=subprocess.DEVNULL)
+    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 class _Subprocess(GuestProcess):

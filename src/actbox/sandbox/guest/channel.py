@@ -61,7 +61,7 @@ class HostChannel:
         self._fd = sock.fileno()
         self._owner = os.getpid()
         # The host may answer with as much as it takes in, plus the envelope.
-        self._reader = wire.FrameReader(max_bytes + 65536)
+        self._reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
         self._turn = threading.Condition()
         self._reading = False
         self._closed = False

@@ -24,8 +24,17 @@ _LIBRARIES = tuple(
 def describe_exception(error: BaseException, program_name: str, tool_names: Iterable[str] = ()) -> Dict[str, Any]:
     """Return what a result says of an exception that the program did not catch.
 
-    Frames of the guest and of libraries are left out of the traceback: it shows the program's own.
+    Frames of the guest and of libraries are left out of the traceback: it shows the program's own. An exception that
+    cannot even be looked at, since its class runs code that raises, is told by the name of its type.
     """
+    try:
+        return _describe(error, program_name, tool_names)
+    except Exception as failure:
+        message = "(it cannot be shown: looking at it raised %s)" % type(failure).__name__
+        return {"kind": "RUNTIME", "type": type(error).__name__, "message": message}
+
+
+def _describe(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Dict[str, Any]:
     kind, limit, hint = _classify(error, program_name, tool_names)
     if isinstance(error, MemoryError):
         text, line = _traceback_without_memory(error, program_name)
@@ -34,9 +43,9 @@ def describe_exception(error: BaseException, program_name: str, tool_names: Iter
     return {
         "kind": kind,
         "type": type(error).__name__,
-        "message": _cut(_message(error), MAX_MESSAGE),
+        "message": cut(_message(error), MAX_MESSAGE),
         "line": line,
-        "traceback": _cut(text, MAX_TRACEBACK),
+        "traceback": cut(text, MAX_TRACEBACK),
         "hint": hint,
         "limit": limit,
     }
@@ -51,7 +60,8 @@ def _message(error: BaseException) -> str:
         return "(its message cannot be shown: str() raised %s)" % type(failure).__name__
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Return the beginning and the end of a text that is longer than `most` characters, and how much is missing."""
     if len(text) <= most:
         return text
     return text[: most // 2] + "\n… %d characters left out …\n" % (len(text) - most) + text[-most // 2 :]

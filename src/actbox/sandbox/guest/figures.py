@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List
+
+from .imports import after_import
 
 _PYPLOT = "matplotlib.pyplot"
 _DPI = 144
@@ -29,10 +28,7 @@ def catch_figures(folder: str) -> Callable[[], None]:
         """Save every open figure as a PNG artifact and close it."""
         save_open_figures()
 
-    if _PYPLOT in sys.modules:
-        sys.modules[_PYPLOT].show = show  # type: ignore[attr-defined]
-    else:
-        sys.meta_path.insert(0, _AfterImport(_PYPLOT, lambda pyplot: setattr(pyplot, "show", show)))
+    after_import(_PYPLOT, lambda pyplot: setattr(pyplot, "show", show))
     return save_open_figures
 
 
@@ -58,39 +54,3 @@ def _save(figure: Any, folder: str) -> None:
         with open(descriptor, "wb") as file:
             file.write(content)
         return
-
-
-class _AfterImport(MetaPathFinder):
-    """Calls a function once with a module, right after the module was imported in the ordinary way."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._then = then
-
-    def find_spec(
-        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
-    ) -> Optional[ModuleSpec]:
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None and spec.loader is not None:
-                spec.loader = _Wrapped(spec.loader, self._then)
-                return spec
-        return None
-
-
-class _Wrapped(Loader):
-    def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._then = then
-
-    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._then(module)

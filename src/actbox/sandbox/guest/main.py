@@ -21,12 +21,16 @@ from typing import Any, Dict, NoReturn, Optional
 from . import wire
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
-from .failure import describe_exception
+from .failure import cut, describe_exception
 from .figures import catch_figures
+from .imports import fork_by_default
 from .limits import apply_limits
 from .program import Compiled, compile_program, exit_code_of, new_main, run_in
 from .tools import bind_tools
 from .value import describe_value
+
+# Characters of each text in a result that was too long for a message: six times as many bytes at most.
+_SHORT_TEXT = 2_000
 
 EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, and its result could not be sent
 
@@ -63,6 +67,7 @@ def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
     sys.argv = [message["name"]]
     sys.path.insert(0, folder)
     save_figures = catch_figures(os.path.join(folder, "output"))
+    fork_by_default()
     owner = os.getpid()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
 
@@ -114,7 +119,7 @@ def _run(
         if os.getpid() != owner:  # a child that the program forked: it ends as a script would
             sys.stderr.write(describe_exception(error, message["name"])["traceback"])
         else:
-            if isinstance(error, MemoryError):
+            if issubclass(type(error), MemoryError):
                 main_module.__dict__.clear()  # what is to be told needs memory too
             done["error"] = describe_exception(error, message["name"], [spec["alias"] for spec in message["tools"]])
             _save_anyway(save_figures)
@@ -167,7 +172,7 @@ def _flush() -> None:
     """Write out every buffered file that is still alive: the process ends without Python's own finalisation."""
     for held in gc.get_objects():
         # By type(), since asking an object for its class may run the program's code.
-        if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter)):
+        if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             _flush_one(held)
     _flush_one(sys.stdout)
     _flush_one(sys.stderr)
@@ -187,9 +192,13 @@ def _send(channel: HostChannel, done: Dict[str, Any]) -> int:
     try:
         try:
             channel.send(done)
-        except wire.MessageTooLong:
+        except (wire.MessageTooLong, ValueError):
             for part in ("forms", "value"):
                 done.pop(part, None)
+            for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
+                if isinstance(holder.get(part), str):
+                    holder[part] = cut(holder[part], _SHORT_TEXT)
+            channel.max_bytes += wire.ENVELOPE_BYTES
             channel.send(done)
     except (ChannelClosed, wire.ProtocolError):
         return EXIT_CHANNEL_LOST

@@ -92,4 +92,7 @@ def exit_code_of(error: SystemExit) -> Tuple[int, Optional[str]]:
         return 0, None
     if isinstance(error.code, int):
         return error.code & 0xFF, None
-    return 1, str(error.code)
+    try:
+        return 1, str(error.code)
+    except Exception as failure:
+        return 1, "(its words cannot be shown: str() raised %s)" % type(failure).__name__

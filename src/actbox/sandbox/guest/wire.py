@@ -8,11 +8,20 @@ key lists their sizes; a key of the message's own that starts with NUL gets one 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any, Dict, Iterator, List
 
 _HEADER = struct.Struct("!II")
 _MARK = "\0"
+# Python's own default (`sys.int_info.default_max_str_digits`); a program may have switched it off for itself.
+MAX_DIGITS = 4300
+# An empty object takes 64 bytes of memory and 3 of text.
+MAX_VALUES = 2_000_000
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+# What a message may have on top of what it carries.
+ENVELOPE_BYTES = 65536
+_LONG_NUMBER = re.compile(r"[0-9]{%d}" % (MAX_DIGITS + 1))
 
 
 class ProtocolError(Exception):
@@ -32,6 +41,10 @@ def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
         lifted = _lift(message, pieces)
         lifted["blobs"] = [len(piece) for piece in pieces]
         text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
+    if has_long_number(text):
+        raise ValueError("an integer of more than %d digits" % MAX_DIGITS)
+    if has_too_many_values(text):
+        raise ValueError("more than %d values in one message; give large data as text or bytes" % MAX_VALUES)
     body = text.encode("ascii")
     if len(body) + len(blobs) > max_bytes:
         raise MessageTooLong("a message of %d bytes; the limit is %d" % (len(body) + len(blobs), max_bytes))
@@ -65,6 +78,38 @@ def _lower(value: Any, pieces: List[bytes]) -> Any:
     return value
 
 
+def has_long_number(text: str) -> bool:
+    """Return whether JSON text has an integer that Python would refuse to read back, as it does by default."""
+    if _LONG_NUMBER.search(text) is None:
+        return False
+    try:
+        json.loads(text, parse_int=_refuse_long)
+    except _LongNumber:
+        return True
+    return False  # the digits stand in a text or a fraction
+
+
+def has_too_many_values(text: str) -> bool:
+    """Return whether JSON text has so many values that they would take far more memory than their text does."""
+    if _count_values(text) <= MAX_VALUES:
+        return False
+    return _count_values(_TEXT.sub("", text)) > MAX_VALUES  # what stands inside texts does not count
+
+
+def _count_values(text: str) -> int:
+    return text.count(",") + text.count("[") + text.count("{")
+
+
+class _LongNumber(Exception):
+    pass
+
+
+def _refuse_long(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise _LongNumber
+    return 0
+
+
 class FrameReader:
     """Turns received bytes into messages; refuses a frame by its header, before its body takes memory."""
 
@@ -72,6 +117,8 @@ class FrameReader:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
         self._need = _HEADER.size
+        self.size = 0
+        """How many bytes the message had that `feed` yielded last."""
 
     def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
         """Yield every message that is complete now. Raises `ProtocolError`; the reader is of no use after that."""
@@ -91,6 +138,7 @@ class FrameReader:
             blobs = bytes(buffer[_HEADER.size + text_length : end])
             del buffer[:end]
             self._need = _HEADER.size
+            self.size = end
             yield _decode(text, blobs)
 
     @property
@@ -101,7 +149,10 @@ class FrameReader:
 
 def _decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
     try:
-        message = json.loads(text)
+        decoded = text.decode("utf-8")
+        if has_too_many_values(decoded):
+            raise ProtocolError("a message of more than %d values" % MAX_VALUES)
+        message = json.loads(decoded)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:

@@ -78,10 +78,11 @@ def be_child(
         first = os.fork()
         if first == 0:
             _be_guest(descriptors, filter_program)
-        _keep_only([status, proc])
+        killed = descriptors.get("memory_events")
+        _keep_only([status, proc] if killed is None else [status, proc, killed])
         linux.drop_capabilities()
         linux.set_dumpable(False)
-        _watch(first, Watcher(proc, request["watched"]), status)
+        _watch(first, Watcher(proc, request["watched"], killed), status)
     except BaseException as error:
         _say(status, {"failure": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)

@@ -150,9 +150,8 @@ class _Nursery:
             os.fchown(descriptor, self._identity.host_id, self._identity.host_id)
 
     def _spawn(self, descriptors: list[int], **request: Any) -> Any:
-        """Fork a sandbox. Descriptors: stdin, stdout, stderr, channel, status, and those of its cgroups."""
-        names = ("stdin", "stdout", "stderr", "channel", "status", "cgroup0", "cgroup1", "cgroup2")
-        given = dict(zip(names, descriptors))  # noqa: B905 (not every machine has cgroups)
+        """Fork a sandbox. `names` says what each descriptor is: stdin, stdout, stderr, channel, status, cgroups."""
+        given = dict(zip(request["names"], descriptors))  # noqa: B905 (there is none before CPython 3.10)
         opened: list[int] = []
         ours, theirs = socket.socketpair()
         try:

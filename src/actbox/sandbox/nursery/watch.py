@@ -1,7 +1,8 @@
 """What pid 1 of a sandbox sees of its guests: it waits for the first of them, and looks now and then at all.
 
 The kernel enforces what it can for one process (rlimits) or, where there is a cgroup, for all. What is left is counted
-here: memory and processor time of the whole tree.
+here: memory and processor time of the whole tree. Counting happens now and then, so that a tree can pass a limit by
+what it takes between two looks.
 """
 
 from __future__ import annotations
@@ -9,44 +10,101 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Callable
+from typing import Callable, NamedTuple
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
+# File systems of the run's own that lie in memory. The workspace outlives the run, and has a limit of its own.
+_IN_MEMORY = ("/tmp", "/dev/shm")
+
+
+class _Process(NamedTuple):
+    key: tuple[int, int]
+    """Its id and when it started: an id alone may come to mean another process."""
+    virtual_bytes: int
+    pages: int
+    own_seconds: float
+    children_seconds: float
+    """Of children that it has waited for."""
+    threads: int
 
 
 class Watcher:
     """Counts what the tree below uses, through a `/proc` that hides nothing and that guests cannot reach."""
 
-    def __init__(self, proc: int, limits: dict[str, float]) -> None:
-        """`limits` are those that nobody else enforces, by their field names."""
+    def __init__(self, proc: int, limits: dict[str, float], killed: int | None) -> None:
+        """`limits` are those left to us; `killed` is a cgroup's file that counts processes ended for want of memory."""
         self._proc = proc
         self._limits = limits
+        self._killed = killed
+        self._own_seconds: dict[tuple[int, int], float] = {}
 
     def look(self) -> str | None:
         """Return the limit that is passed now, if any."""
         processes = self._processes()
-        memory = sum(pages for _, pages, _, _ in processes) * _PAGE
-        if memory > self._limits.get("memory_mib", float("inf")) * 2**20:
-            shared_once = sum(self._proportional(pid, pages) for pid, pages, _, _ in processes)
-            if shared_once > self._limits["memory_mib"] * 2**20:
-                return "memory_mib"
-        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = reaped.ru_utime + reaped.ru_stime + sum(seconds for _, _, seconds, _ in processes)
-        if spent > self._limits.get("cpu_seconds", float("inf")):
+        if self._was_killed_for_memory() or self._uses_too_much_memory(processes):
+            return "memory_mib"
+        if self._seconds(processes) > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
         return None
 
     def crowded(self) -> bool:
         """Return whether there are as many processes and threads as may be."""
-        most = self._limits.get("processes", float("inf"))
-        return sum(threads for _, _, _, threads in self._processes()) >= most
+        return sum(process.threads for process in self._processes()) >= self._limits.get("processes", float("inf"))
 
-    def _processes(self) -> list[tuple[int, int, float, int]]:
-        """Return (pid, resident pages, CPU seconds with reaped children, threads) of every process but pid 1."""
+    def _was_killed_for_memory(self) -> bool:
+        # The kernel may have taken one process of many; the others would wait for it until their time is up.
+        if self._killed is None:
+            return False
+        counted = [line.split() for line in os.pread(self._killed, 4096, 0).splitlines()]
+        return any(words[0] == b"oom_kill" and int(words[1]) > 0 for words in counted)
+
+    def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
+        most = self._limits.get("memory_mib", float("inf")) * 2**20
+        files = 0
+        for path in _IN_MEMORY:
+            system = os.statvfs(path)
+            files += (system.f_blocks - system.f_bfree) * system.f_frsize
+        if files + sum(process.virtual_bytes for process in processes) <= most:
+            return False
+        if files + self._shared_mappings(processes) > most:
+            return True
+        if files + sum(process.pages for process in processes) * _PAGE <= most:
+            return False
+        return files + sum(self._proportional(process) for process in processes) > most
+
+    def _shared_mappings(self, processes: list[_Process]) -> int:
+        """Return the size of the tree's shared anonymous mappings: their pages stay when nobody's tables have them."""
+        sizes: dict[bytes, int] = {}
+        for process in processes:
+            text = self._read("%d/maps" % process.key[0])
+            if text is None:  # it shows nothing of itself: then all that it has may be such a mapping
+                sizes[b"%d" % process.key[0]] = process.virtual_bytes
+                continue
+            for line in text.splitlines():
+                if line.endswith(b"/dev/zero (deleted)"):
+                    span, _, _, _, inode = line.split()[:5]
+                    first, last = (int(address, 16) for address in span.split(b"-"))
+                    sizes[inode] = sizes.get(inode, 0) + last - first
+        return sum(sizes.values())
+
+    def _seconds(self, processes: list[_Process]) -> float:
+        """Return processor time that the tree has used for certain.
+
+        There are two ways to count, and each misses something: a process that ignores its children's ends is not
+        charged for them, and a process that begins and ends between two looks is never seen.
+        """
+        self._own_seconds.update((process.key, process.own_seconds) for process in processes)
+        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+        charged = reaped.ru_utime + reaped.ru_stime
+        charged += sum(process.own_seconds + process.children_seconds for process in processes)
+        return max(charged, sum(self._own_seconds.values()))
+
+    def _processes(self) -> list[_Process]:
+        """Return every process but pid 1."""
         found = []
         for name in os.listdir(self._proc):
             if not name.isdigit() or name == "1":
@@ -55,18 +113,28 @@ class Watcher:
             if text is None:
                 continue
             fields = text.rpartition(b")")[2].split()
-            user, system, children_user, children_system = (int(field) for field in fields[11:15])
-            seconds = (user + system + children_user + children_system) / _TICK
-            found.append((int(name), int(fields[21]), seconds, int(fields[17])))
+            user, system, children_user, children_system = (int(field) / _TICK for field in fields[11:15])
+            key = (int(name), int(fields[19]))
+            found.append(
+                _Process(
+                    key,
+                    int(fields[20]),
+                    int(fields[21]),
+                    user + system,
+                    children_user + children_system,
+                    int(fields[17]),
+                )
+            )
         return found
 
-    def _proportional(self, pid: int, pages: int) -> int:
-        text = self._read("%d/smaps_rollup" % pid)
+    def _proportional(self, process: _Process) -> int:
+        """Return a process's memory, what it shares with others counted in proportion."""
+        text = self._read("%d/smaps_rollup" % process.key[0])
         if text is not None:
             for line in text.splitlines():
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
-        return pages * _PAGE
+        return process.pages * _PAGE
 
     def _read(self, path: str) -> bytes | None:
         try:
@@ -74,7 +142,8 @@ class Watcher:
         except OSError:  # it has ended, or does not show this much of itself
             return None
         try:
-            return os.read(descriptor, 65536)
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read()
         except OSError:
             return None
         finally:

@@ -55,18 +55,28 @@ class RunGroup:
             self._write("pids", "pids.max", str(limits.processes + 1))  # pid 1 is ours and does not count
 
     @property
+    def _memory_events(self) -> str:
+        return "memory.events" if self._support.version == 2 else "memory.oom_control"
+
+    @property
     def folders(self) -> set[Path]:
         """The group's folders: one in version 2, one a controller in version 1."""
         return set(self._folders.values())
 
-    def open_members(self) -> list[int]:
-        """Return descriptors by which a process joins, by writing 0 to each."""
-        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in sorted(self.folders)]
+    def open_files(self) -> dict[str, int]:
+        """Return descriptors for pid 1: it joins by writing 0 to each `cgroupN`, and reads `memory_events`."""
+        files = {
+            f"cgroup{number}": os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+            for number, folder in enumerate(sorted(self.folders))
+        }
+        if "memory" in self._folders:
+            events = self._folders["memory"] / self._memory_events
+            files["memory_events"] = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
+        return files
 
     def limit_reached(self) -> str:
         """Return the limit that the kernel had to enforce by ending or refusing a process, if any."""
-        events = "memory.events" if self._support.version == 2 else "memory.oom_control"
-        if "memory" in self._folders and self._counter("memory", events, "oom_kill"):
+        if "memory" in self._folders and self._counter("memory", self._memory_events, "oom_kill"):
             return "memory_mib"
         if "pids" in self._folders and self._counter("pids", "pids.events", "max"):
             return "processes"

@@ -107,12 +107,20 @@ class LinuxSandbox(LocalSandbox):
             (stdout, their_stdout), (stderr, their_stderr), (status, their_status) = ends
             their_stdin = _file_with(stdin)
             theirs.callback(os.close, their_stdin)
-            members = group.open_members() if group is not None else []
-            for member in members:
-                theirs.callback(os.close, member)
+            given = {
+                "stdin": their_stdin,
+                "stdout": their_stdout,
+                "stderr": their_stderr,
+                "channel": their_sock.fileno(),
+                "status": their_status,
+            }
+            for name, descriptor in (group.open_files() if group is not None else {}).items():
+                theirs.callback(os.close, descriptor)
+                given[name] = descriptor
             _, descriptors = nursery.ask(
                 "spawn",
-                [their_stdin, their_stdout, their_stderr, their_sock.fileno(), their_status, *members],
+                list(given.values()),
+                names=list(given),
                 workspace=self._name,
                 mounts=[_mount(mount) for mount in self.policy.mounts],
                 watched=self._watched(),

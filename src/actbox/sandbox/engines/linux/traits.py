@@ -33,4 +33,5 @@ def linux_traits(groups: Support | None) -> Traits:
         },
         network="loopback of its own only",
         mounts=("ro", "rw", "overlay"),
+        notes=() if memory else ("without a memory cgroup, what sockets and pipes hold is not counted as memory",),
     )

@@ -1,0 +1,22 @@
+"""Reading a file that a guest made, which may be anything but a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_modes
+
+# Not to wait for the other end of a named pipe that a guest put where a file should be.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_regular(folder: int, name: str, most: int | None = None) -> bytes:
+    """Return the content of a regular file in an open folder, at most `most` bytes of it. Raises `OSError`."""
+    descriptor = os.open(name, _FILE, dir_fd=folder)
+    with open(descriptor, "rb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat_modes.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not stat_modes.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "is not a regular file")
+        return file.readall() if most is None else file.read(most)
