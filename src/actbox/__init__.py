@@ -28,8 +28,8 @@ from .core.policy import AllowedDomain, FileMount, Limits, Policy, Secret
 from .core.program import Program
 from .core.result import Artifact, ExecutionResult, Usage
 from .sandbox.contract import FileInfo, Sandbox, Session
-from .sandbox.opening import ENGINES, EngineCheck, check, open_sandbox
-from .sandbox.traits import Traits
+from .sandbox.opening import ENGINES, check, open_sandbox
+from .sandbox.traits import EngineCheck, Traits
 from .sync import run
 from .tools import Tool, Toolset, tool
 

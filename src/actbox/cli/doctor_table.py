@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,8 +11,7 @@ from rich.table import Table
 
 from actbox._version import __version__
 
-if TYPE_CHECKING:
-    from .doctor import Finding
+from .finding import Finding
 
 _VERDICTS = {"holds": "[green]holds[/]", "does not hold": "[red]does not hold[/]", "unknown": "[yellow]unknown[/]"}
 

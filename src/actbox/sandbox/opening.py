@@ -5,29 +5,17 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
 
 from .contract import Sandbox
-from .traits import Traits
+from .traits import EngineCheck
 
 _log = logging.getLogger("actbox")
 
 ENGINES: tuple[str, ...] = ("linux", "process")
 """Every engine, strongest first: the order in which `open_sandbox("auto")` tries them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineCheck:
-    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it."""
-
-    engine: str
-    works: bool
-    reason: str = ""
-    advice: str = ""
-    traits: Traits | None = None
 
 
 def check(engine: str) -> EngineCheck:

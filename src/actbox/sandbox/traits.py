@@ -47,3 +47,14 @@ class Traits:
             "fork": self.fork,
             "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCheck:
+    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it."""
+
+    engine: str
+    works: bool
+    reason: str = ""
+    advice: str = ""
+    traits: Traits | None = None

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from actbox.core.errors import ActboxError
 from actbox.core.policy import Policy
-from actbox.sandbox.opening import EngineCheck
+from actbox.sandbox.traits import EngineCheck
 
 from .advice import why_not
 
