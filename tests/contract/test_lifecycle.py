@@ -394,3 +394,33 @@ async def test_what_is_collected_after_a_stop_is_the_stopped_sandboxs_own(open_b
         os.close(descriptor)
     assert result is not None
     assert result.artifacts == ()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "os.umask(0o077)",
+        "os.makedirs('gone')\nos.chdir('gone')\nos.rmdir('../gone')",
+        "for n in (0, 1, 2): os.close(n)",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (4000, 4000))\n"
+        "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(2000)]",
+        "os.environ.clear()",
+        "os.environ.update(PYTHONPATH='/nonexistent', PYTHONHOME='/nonexistent', TMPDIR='.')",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])",
+    ],
+)
+def test_an_odd_host_makes_no_difference(engine: str, odd: str, tmp_path: Path) -> None:
+    code = (
+        f"import os, resource, signal, sys\n{odd}\nimport actbox\n"
+        "def add(a: int, b: int) -> int: return a + b\n"
+        f"with actbox.sync.open_sandbox({engine!r}, allow_unisolated=True) as box:\n"
+        "    box.write_file('a/b', b'x')\n"
+        "    result = box.run(\"open('output/c', 'w').write('y')\\n[open('a/b').read(), add(1, 2)]\", tools=[add])\n"
+        "    command = box.execute('cat; id -u', stdin=b'in ')\n"
+        "made = [artifact.data for artifact in result.artifacts]\n"
+        "open(TOLD, 'w').write(repr([result.value, result.error, made, command.stdout[:3]]))\n"
+    )
+    code = code.replace("TOLD", repr(str(tmp_path / "told")))
+    # -P, since Python itself cannot import from a current folder that is gone.
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, timeout=60, check=False)
+    assert (tmp_path / "told").read_text() == "[['x', 3], None, [b'y'], 'in ']"

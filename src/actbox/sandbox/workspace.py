@@ -70,6 +70,7 @@ class Workspace:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder)
             try:
                 with open(descriptor, "wb", buffering=0) as file:
+                    os.fchmod(file.fileno(), 0o644)  # whatever the host's mask is
                     self._give(file.fileno())
                     view = memoryview(data)
                     while view:
@@ -165,6 +166,7 @@ class Workspace:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=folder)
         inner = os.open(name, _FOLDER, dir_fd=folder)
+        os.fchmod(inner, 0o755)
         self._give(inner)
         return inner
 

@@ -29,6 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def main(descriptor: int) -> NoReturn:
     """Serve the host at the other end of a socket, until it is gone."""
+    os.umask(0o022)  # guests of another id must be able to enter what is made here, whatever the host's mask is
     control = socket.socket(fileno=descriptor)
     nursery = _Nursery(control)
     try:
