@@ -16,9 +16,6 @@ from tests.conftest import OpenBox
 SECONDS = 0.8
 """Longer than anything that the host does on its own at the end of a run."""
 
-TIMERS = pytest.mark.xfail(reason="the host's timers go on after the guest has ended and change the verdict")
-DESCRIPTOR = pytest.mark.xfail(reason="stop() closes the descriptor from which a run has yet to collect")
-
 
 async def read_slowly(events: AsyncIterator[Event]) -> ExecutionResult:
     """Take a pause after the first event, in which the program comes to its end."""
@@ -37,9 +34,9 @@ async def read_slowly(events: AsyncIterator[Event]) -> ExecutionResult:
     [
         ("'value'", 0, None),
         ("1 / 0", 1, ErrorKind.RUNTIME),
-        pytest.param("import os\nos._exit(0)", 0, None, marks=TIMERS),
-        pytest.param("import os\nos._exit(7)", 7, ErrorKind.EXIT, marks=TIMERS),
-        pytest.param("import ctypes\nctypes.string_at(0)", 139, ErrorKind.CRASH, marks=TIMERS),
+        ("import os\nos._exit(0)", 0, None),
+        ("import os\nos._exit(7)", 7, ErrorKind.EXIT),
+        ("import ctypes\nctypes.string_at(0)", 139, ErrorKind.CRASH),
     ],
 )
 async def test_a_slow_reader_gets_the_same_verdict(
@@ -51,7 +48,6 @@ async def test_a_slow_reader_gets_the_same_verdict(
     assert (result.error.kind if result.error else None) is kind
 
 
-@TIMERS
 async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(box: Sandbox) -> None:
     assert (await read_slowly(box.execute_stream("echo done", timeout=SECONDS / 2))).success
     assert (await read_slowly(box.stream("print('done')", timeout=SECONDS / 2))).success
@@ -72,7 +68,6 @@ async def test_stopping_while_a_reader_is_slow_is_a_cancellation(open_box: OpenB
     assert result.error.kind is ErrorKind.CANCELLED
 
 
-@DESCRIPTOR
 async def test_a_run_collects_from_its_own_workspace_even_after_the_sandbox_has_stopped(
     open_box: OpenBox, tmp_path: Path
 ) -> None:
