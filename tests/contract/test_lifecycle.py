@@ -424,3 +424,17 @@ def test_an_odd_host_makes_no_difference(engine: str, odd: str, tmp_path: Path) 
     # -P, since Python itself cannot import from a current folder that is gone.
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, timeout=60, check=False)
     assert (tmp_path / "told").read_text() == "[['x', 3], None, [b'y'], 'in ']"
+
+
+async def test_being_cancelled_twice_leaves_nothing_either(open_box: OpenBox) -> None:
+    box = await open_box()
+    await box.run("1")
+    async with nothing_left_behind():
+        for delay in range(10):
+            task = asyncio.create_task(box.run("print('x', flush=True)\nimport time\ntime.sleep(30)"))
+            await asyncio.sleep(delay / 200)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat as stat_modes
+import threading
 from collections.abc import Iterator
 
 from actbox.core.policy import Limits
@@ -27,19 +28,32 @@ class OutputFolder:
     def __init__(self, workspace: int, limits: Limits) -> None:
         # One of our own: the sandbox may be stopped, and its descriptor mean something else, before we collect.
         self._workspace = os.dup(workspace)
+        self._closing = threading.Lock()
         self._limits = limits
         self._before: Marks = {}
         for path, _, status in _Walk(workspace):
             self._before[path] = _mark(status)
 
     def close(self) -> None:
-        """Let go of the folder."""
-        os.close(self._workspace)
+        """Let go of the folder; a collection that is under way goes on with a descriptor of its own."""
+        with self._closing:
+            os.close(self._workspace)
+            self._workspace = -1
 
     def collect(self) -> tuple[list[Artifact], list[str]]:
         """Return the new and changed files sorted by name, and a sentence for each thing that was left out."""
+        with self._closing:
+            if self._workspace < 0:
+                return [], ["output/ was not collected: nobody was left to have it"]
+            workspace = os.dup(self._workspace)
+        try:
+            return self._collect(workspace)
+        finally:
+            os.close(workspace)
+
+    def _collect(self, workspace: int) -> tuple[list[Artifact], list[str]]:
         artifacts: list[Artifact] = []
-        walk = _Walk(self._workspace)
+        walk = _Walk(workspace)
         left = self._limits.artifact_mib * _MIB
         for path, folder, status in walk:
             if self._before.get(path) == _mark(status):

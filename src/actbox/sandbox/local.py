@@ -272,9 +272,14 @@ async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[N
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        with contextlib.suppress(Exception):  # what could not be made need not be undone
-            await undo(await task)
+        # Shielded, so that a second cancellation does not leave it half undone.
+        await asyncio.shield(asyncio.ensure_future(_undo(task, undo)))
         raise
+
+
+async def _undo(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
+    with contextlib.suppress(Exception):  # what could not be made need not be undone
+        await undo(await task)
 
 
 def _timeout(asked: float | None, most: float) -> float:

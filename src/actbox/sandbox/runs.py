@@ -164,15 +164,17 @@ class _Run:
         self._calls.cancel()
         if self._ending is None:
             self._guest.kill()
-        if self._waiter is not None and not self._waiter.done():
-            # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
-            await asyncio.shield(self._waiter)
-        for stream in self._streams:
-            self._close_stream(stream)
-        if self._link is not None:
-            self._link.close()
-        elif self._guest.sock is not None:
-            self._guest.sock.close()
+        try:
+            if self._waiter is not None and not self._waiter.done():
+                # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
+                await asyncio.shield(self._waiter)
+        finally:
+            for stream in self._streams:
+                self._close_stream(stream)
+            if self._link is not None:
+                self._link.close()
+            elif self._guest.sock is not None:
+                self._guest.sock.close()
 
     # What happens while it runs
 
