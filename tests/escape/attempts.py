@@ -61,6 +61,14 @@ def _fails(expression: str) -> str:
     return f"done, why = {expression}\nverdict(done >= 0, why)"
 
 
+def _ends_or_fails(expression: str) -> str:
+    """For what may end the process: tried in a child, whose own word counts when it has lived to say it."""
+    return (
+        f"pid = os.fork()\nif pid == 0:\n    done, why = {expression}\n    os._exit(42 if done >= 0 else 1)\n"
+        "status = os.waitpid(pid, 0)[1]\nverdict(os.WIFEXITED(status) and os.WEXITSTATUS(status) == 42, status)"
+    )
+
+
 _FILES = {
     "read /etc/shadow": _reads("/etc/shadow"),
     "read /etc/machine-id": _reads("/etc/machine-id"),
@@ -71,6 +79,27 @@ _FILES = {
     "reach the host's root through pid 1": "refused(lambda: os.listdir('/proc/1/root'))",
     "reach the host's root through pid 1's folder": "refused(lambda: os.listdir('/proc/1/cwd'))",
     "walk out with ..": "refused(lambda: open('/tmp/../../../..' + {host_file!r}).read())",
+    "walk out of an open folder": (
+        "fd = os.open('/', os.O_RDONLY)\nrefused(lambda: os.open('../../..' + {host_file!r}, os.O_RDONLY, dir_fd=fd))"
+    ),
+    "walk out through its own root": "refused(lambda: open('/proc/self/root/..' + {host_file!r}).read())",
+    "walk out through its own folder": "refused(lambda: open('/proc/self/cwd/../../..' + {host_file!r}).read())",
+    "walk out through its descriptors": (
+        "found = []\n"
+        "for n in os.listdir('/proc/self/fd'):\n"
+        "    try:\n"
+        "        found.append(open(f'/proc/self/fd/{n}/../../../..' + {host_file!r}).read())\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "verdict(bool(found), found)"
+    ),
+    "follow a link of its own": "os.symlink({host_file!r}, 'link')\nrefused(lambda: open('link').read())",
+    "hard-link a file of the host's": "refused(lambda: os.link({host_file!r}, 'linked'))",
+    "change the interpreter's library in memory that is shared": (
+        "import mmap\nfd = os.open(os.__file__, os.O_RDONLY)\n"
+        "refused(lambda: mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_WRITE))"
+    ),
+    "touch a device": "refused(lambda: os.utime('/dev/null', (1, 1)))",
     "write the interpreter's library": "refused(lambda: open(os.__file__, 'ab'))",
     "write a package": "import pydantic\nrefused(lambda: open(pydantic.__file__, 'ab'))",
     "write /usr": _writes("/usr/bin/planted"),
@@ -101,12 +130,16 @@ _PROCESSES = {
     "see a process of the host": "verdict(any(n.isdigit() and int(n) > 50 for n in os.listdir('/proc')), str(os.listdir('/proc')))",
     "see pid 1": "verdict('1' in os.listdir('/proc'))",
     "signal a process of the host by its id": "refused(lambda: os.kill({host_pid}, 0))",
+    "signal a process group of the host": "refused(lambda: os.killpg({host_group}, 0))",
     "read pid 1's environment": _reads("/proc/1/environ"),
     "read pid 1's memory": _reads("/proc/1/mem"),
     "list pid 1's descriptors": _lists("/proc/1/fd"),
     "trace pid 1": _fails("call('ptrace', 16, 1, 0, 0)"),
     "read pid 1's memory by system call": "buffer = ctypes.create_string_buffer(8)\n"
     + _fails("syscall(310, 1, buffer, 1, buffer, 1, 0)"),
+    "write pid 1's memory by system call": "buffer = ctypes.create_string_buffer(8)\n"
+    + _fails("syscall(311, 1, buffer, 1, buffer, 1, 0)"),
+    "compare itself with pid 1": _fails("syscall(312, os.getpid(), 1, 0, 0, 0)"),
     "slow pid 1 down": _fails("call('setpriority', 0, 1, 19)"),
     "limit pid 1": "limit = struct.pack('QQ', 0, 0)\n" + _fails("syscall(302, 1, 7, limit, None)"),
     "get a descriptor of pid 1's": "pidfd, why = syscall(434, 1, 0)\ndone, why = syscall(438, pidfd, 0, 0)\nverdict(done >= 0, why)",
@@ -136,6 +169,11 @@ _PRIVILEGES = {
     ),
     "raise ambient capabilities": _fails("call('prctl', 47, 2, 21, 0, 0)"),
     "be on the host's user id": "verdict(open('/proc/self/uid_map').read().split()[0] == '0', open('/proc/self/uid_map').read())",
+    "keep capabilities over a change of ids": _fails("call('prctl', 8, 1, 0, 0, 0)"),
+    "change what root may do": _fails("call('prctl', 28, 1, 0, 0, 0)"),
+    "switch its filter off": _fails("call('prctl', 22, 0, 0, 0, 0)"),
+    "decide on others' system calls": "program = struct.pack('HHIQ', 1, 0, 0, 0)\n"
+    + _fails("syscall(317, 1, 8, program)"),
 }
 
 _NAMESPACES = {
@@ -144,6 +182,11 @@ _NAMESPACES = {
     "make a user namespace by clone": _fails("syscall(56, 0x10000000 | 17, 0, 0, 0, 0)"),
     "make a user namespace by clone3": "arguments = struct.pack('Q' * 11, 0x10000000, *[0] * 10)\n"
     + _fails("syscall(435, arguments, 88)"),
+    "make a namespace of time": _fails("call('unshare', 0x80)"),
+    "list mounts by system call": (
+        "request, ids = struct.pack('IIQQQ', 32, 0, 0xffffffffffffffff, 0, 0), ctypes.create_string_buffer(800)\n"
+        + _fails("syscall(458, request, ids, 100, 0)")
+    ),
     "enter the namespaces of pid 1": "refused(lambda: os.open('/proc/1/ns/mnt', os.O_RDONLY))",
     "enter a namespace": "fd = os.open('/proc/self/ns/mnt', os.O_RDONLY)\n" + _fails("call('setns', fd, 0)"),
     "mount a tmpfs": _fails("call('mount', b'x', b'/tmp', b'tmpfs', 0, None)"),
@@ -166,6 +209,26 @@ _KERNEL = {
     "load a BPF program": _fails("syscall(321, 5, None, 0)"),
     "use a key ring": _fails("syscall(250, 0, -3, 0)"),
     "add a key": _fails("syscall(248, b'user', b'x', b'y', 1, -3)"),
+    "ask for a key": _fails("syscall(249, b'user', b'x', None, -3)"),
+    "make memory that lies in no folder": _fails("syscall(319, b'x', 0)"),
+    "make memory that the kernel cannot see": _fails("syscall(447, 0)"),
+    "make a queue of messages": _fails("syscall(68, 0, 0o1600)"),
+    "watch the files of everybody": _fails("syscall(300, 0, 0)"),
+    "take the handle of a file": "buffer = struct.pack('Ii', 128, 0) + bytes(128)\nmount = ctypes.create_string_buffer(8)\n"
+    + _fails("syscall(303, -100, b'/usr', buffer, mount, 0)"),
+    "set up kernel asynchronous I/O": "context = ctypes.create_string_buffer(8)\n" + _fails("syscall(206, 8, context)"),
+    "change its segment table": "buffer = ctypes.create_string_buffer(16)\n" + _fails("syscall(154, 1, buffer, 16)"),
+    "give pages to a pipe": (
+        "ends, page = os.pipe(), ctypes.create_string_buffer(64)\n"
+        "vector = struct.pack('QQ', ctypes.addressof(page), 64)\n" + _fails("syscall(278, ends[1], vector, 1, 0)")
+    ),
+    "adjust the clock": "buffer = ctypes.create_string_buffer(208)\nbuffer[0] = 1\n" + _fails("syscall(159, buffer)"),
+    "ask for quotas": "buffer = ctypes.create_string_buffer(128)\n"
+    + _fails("syscall(179, 0x80000700, None, 0, buffer)"),
+    "get at the ports of devices": _ends_or_fails("syscall(172, 3)"),
+    "switch swap on": _ends_or_fails("syscall(167, b'/tmp/swap', 0)"),
+    "load another kernel": _ends_or_fails("syscall(246, 0, 0, None, 0)"),
+    "restart the machine": _ends_or_fails("syscall(169, 0, 0, 0, None)"),  # with magic numbers that mean nothing
     "set up io_uring": "buffer = ctypes.create_string_buffer(120)\n" + _fails("syscall(425, 8, buffer)"),
     "open a performance counter": "buffer = ctypes.create_string_buffer(128)\n"
     + _fails("syscall(298, buffer, 0, -1, -1, 0)"),
@@ -184,6 +247,7 @@ _KERNEL = {
     "open the fuse device": _reads("/dev/fuse"),
     "open the kvm device": _reads("/dev/kvm"),
     "push input into a terminal": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x5412, b'x'))",
+    "paste into the console": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x541C, b'\\x03'))",
     "write where core dumps go": _writes("/proc/sys/kernel/core_pattern"),
     "press the magic keys": _writes("/proc/sysrq-trigger"),
     "spare itself from the memory killer": "refused(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'-1000'))",
@@ -207,6 +271,16 @@ _NETWORK = {
     "connect to the host's loopback": "refused(lambda: socket.create_connection(('127.0.0.1', {host_port}), 1))",
     "connect to the host's loopback by IPv6": "refused(lambda: socket.create_connection(('::1', {host_port}), 1))",
     "connect to an address of the internet": "refused(lambda: socket.create_connection(('192.0.2.1', 80), 1))",
+    "connect to the cloud's metadata": "refused(lambda: socket.create_connection(('169.254.169.254', 80), 1))",
+    "send a datagram to everybody": (
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)\n"
+        "refused(lambda: s.sendto(b'x', ('255.255.255.255', 9)))"
+    ),
+    "ping": "refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1))",
+    "speak a rare protocol": "refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132))",
+    "change an interface": (
+        "import fcntl\ns = socket.socket()\nrefused(lambda: fcntl.ioctl(s, 0x8914, struct.pack('16sH14x', b'lo', 0)))"
+    ),
     "send a datagram out": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nrefused(lambda: s.sendto(b'x', ('192.0.2.1', 53)))",
     "resolve a name": "refused(lambda: socket.getaddrinfo('example.com', 80))",
     "connect to an abstract socket of the host": "refused(lambda: socket.socket(socket.AF_UNIX).connect('\\0' + {abstract!r}))",
@@ -242,7 +316,7 @@ _LEAKS = {
         "left = [name for name in os.listdir('/tmp') if not sys.prefix.startswith('/tmp/' + name)]\nverdict(bool(left), left)"
     ),
     "see another run's shared memory": "verdict(bool(os.listdir('/dev/shm')), os.listdir('/dev/shm'))",
-    "see a System V segment of the host": "refused(lambda: 1 / (call('shmget', 0x61637462, 0, 0)[0] >= 0))",
+    "see a System V segment of the host": _fails("call('shmget', {memory_key}, 0, 0)"),
     "hold a descriptor of the host's": (
         "import stat\nkinds = {n: os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.lexists(f'/proc/self/fd/{n}')}\n"
         "others = {n: k for n, k in kinds.items() if not k.startswith(('pipe:', 'socket:', '/dev/null', '/proc/'))}\n"

@@ -5,6 +5,9 @@ System call numbers in the attempts are those of x86-64: on another machine thos
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import ctypes
 import os
 import platform
 import socket
@@ -16,11 +19,25 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import FileMount, Policy, Sandbox
+from actbox import Event, FileMount, Output, Policy, Sandbox
+from actbox.sandbox.contract import closing
 from tests.conftest import OpenBox
 from tests.escape.attempts import ATTEMPTS, PRELUDE, Attempt
 
 CANARY = "canary-" + "5f0e9a"
+
+
+@contextlib.contextmanager
+def shared_memory() -> Iterator[int]:
+    """Make a System V segment on this host and give its key."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = 0x61620000 | os.getpid() & 0xFFFF
+    segment = libc.shmget(key, ctypes.c_size_t(4096), 0o1600)
+    assert segment >= 0, os.strerror(ctypes.get_errno())
+    try:
+        yield key
+    finally:
+        libc.shmctl(segment, 0, None)
 
 
 @pytest.fixture
@@ -29,7 +46,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
     secret = tmp_path / "secret.txt"
     secret.write_text("secret of the host")
     monkeypatch.setenv("ACTBOX_TEST_CANARY", CANARY)
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+        shared_memory() as memory_key,
+    ):
         name = f"actbox-test-{os.getpid()}"
         abstract.bind(f"\0{name}")
         abstract.listen()
@@ -37,6 +58,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
             "host_file": str(secret),
             "checkout": str(Path(__file__).parents[1]),
             "host_pid": os.getpid(),
+            "host_group": os.getpgrp(),
+            "memory_key": memory_key,
             "host_port": server.getsockname()[1],
             "host_name": socket.gethostname(),
             "abstract": name,
@@ -71,6 +94,14 @@ HARMLESS_ON_THE_HOST = {
     "read a file of the host's by its path",
     "list the folder of the tests",
     "walk out with ..",
+    "walk out of an open folder",
+    "walk out through its own root",
+    "walk out through its own folder",
+    "follow a link of its own",
+    "signal a process group of the host",
+    "see a System V segment of the host",
+    "see another run's temporary files",
+    "open a netlink socket",
     "signal a process of the host by its id",
     "be without a filter",
     "be without no_new_privs",
@@ -149,11 +180,101 @@ async def test_a_guest_cannot_hold_the_next_runs_channel(guarded: Sandbox) -> No
 
 
 async def test_two_sandboxes_cannot_see_each_others_processes_or_files(isolated_engine: str, open_box: OpenBox) -> None:
-    import asyncio
-
     one, two = await open_box(), await open_box()
     await one.write_file("mine", b"x")
     long = asyncio.create_task(one.run("import time\ntime.sleep(1)"))
     seen = await two.run("import os\n[sorted(n for n in os.listdir('/proc') if n.isdigit()), os.listdir('/workspace')]")
     assert seen.value == [["2"], ["input", "output"]] or seen.value == [["2"], ["output", "input"]]
     await long
+
+
+LISTEN = (
+    "import socket, time\nserver = socket.create_server(('127.0.0.1', 0))\nprint(server.getsockname()[1], flush=True)\n"
+)
+
+
+async def first_output(events: AsyncIterator[Event]) -> str:
+    async for event in events:
+        if isinstance(event, Output):
+            return event.text
+    raise AssertionError("the program printed nothing")
+
+
+async def test_a_port_of_one_run_is_reached_neither_from_another_run_nor_from_the_host(guarded: Sandbox) -> None:
+    listening = guarded.stream(LISTEN + "time.sleep(30)")
+    async with closing(listening):
+        port = int(await first_output(listening))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 1)
+        result = await guarded.run(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)")
+        assert result.error is not None
+        assert result.error.type == "ConnectionRefusedError"
+
+
+async def test_an_abstract_socket_of_one_run_is_not_in_another(guarded: Sandbox) -> None:
+    listening = guarded.stream(
+        "import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind('\\0here')\ns.listen()\n"
+        "print('ready', flush=True)\ntime.sleep(30)"
+    )
+    async with closing(listening):
+        assert await first_output(listening) == "ready\n"
+        result = await guarded.run("import socket\nsocket.socket(socket.AF_UNIX).connect('\\0here')")
+        assert result.error is not None
+        assert result.error.type == "ConnectionRefusedError"
+
+
+async def test_killing_everything_kills_nothing_of_another_run(guarded: Sandbox) -> None:
+    waiting = asyncio.create_task(guarded.run("import time\ntime.sleep(1)\n'alive'"))
+    await asyncio.sleep(0.3)
+    await guarded.run("import os\nos.kill(-1, 9)")
+    assert (await waiting).value == "alive"
+
+
+async def test_descriptors_that_a_guest_sends_over_the_channel_stay_out_of_the_host(guarded: Sandbox) -> None:
+    def here() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    code = (
+        "import array, json, os, socket, stat, struct\n"
+        "number = next(n for n in range(3, 100)"
+        " if os.path.exists(f'/proc/self/fd/{n}') and stat.S_ISSOCK(os.fstat(n).st_mode))\n"
+        "channel = socket.socket(fileno=os.dup(number))\n"
+        "body = json.dumps({'t': 'call', 'id': 1000, 'tool': 'here', 'args': {}}).encode()\n"
+        "rights = array.array('i', [os.open('/dev/null', os.O_RDONLY) for _ in range(20)])\n"
+        "first = here()\n"
+        "channel.sendmsg([struct.pack('!II', len(body), 0) + body],"
+        " [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])\n"
+        "[first, here()]"
+    )
+    result = await guarded.run(code, tools=[here])
+    assert result.value is not None, result.error
+    first, after = result.value
+    assert after < first + 20
+
+
+async def test_a_run_that_eats_all_it_may_leaves_another_as_much(isolated_engine: str, open_box: OpenBox) -> None:
+    """Both have the same user outside; what the kernel counts by user must not be counted for both together."""
+    box = await open_box(processes=16)
+    greedy = box.stream(
+        "import threading, time\n"
+        "for _ in range(15): threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n"
+        "print('full', flush=True)\ntime.sleep(30)"
+    )
+    async with closing(greedy):
+        assert await first_output(greedy) == "full\n"
+        others = await asyncio.gather(
+            *(
+                box.run(
+                    "import threading, time\n"
+                    "for _ in range(15): threading.Thread(target=time.sleep, args=(0.2,)).start()\n'all'"
+                )
+                for _ in range(3)
+            )
+        )
+    assert [result.value for result in others] == ["all"] * 3
+
+
+async def test_the_hosts_own_variables_are_in_no_command(guarded: Sandbox, host: dict[str, Any]) -> None:
+    result = await guarded.execute("env; cat /proc/self/environ")
+    assert "PATH=" in result.stdout
+    assert host["canary"] not in result.stdout
