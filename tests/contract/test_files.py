@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 from pathlib import Path
 
@@ -355,3 +357,36 @@ async def test_arguments_of_a_wrong_type_are_refused_by_name(box: Sandbox) -> No
     ):
         with pytest.raises(InvalidValue, match=words):
             await call
+
+
+async def test_a_full_workspace_takes_no_file_keeps_no_half_of_one_and_can_be_emptied(open_box: OpenBox) -> None:
+    box = await open_box(workspace_mib=1)
+    with pytest.raises(FileError) as caught:
+        await box.write_file("large", b"x" * (2 << 20))
+    assert caught.value.errno == errno.ENOSPC
+    assert {entry.path for entry in await box.list_files()} == {"input", "output"}
+    await box.run("open('filler', 'wb').write(b'x' * (2 << 20))")
+    with pytest.raises(FileError):
+        await box.write_file("more", b"x" * 10_000)
+    await box.remove_file("filler")
+    await box.write_file("more", b"x" * 10_000)
+
+
+async def test_files_of_a_program_that_cannot_be_placed_are_named(box: Sandbox) -> None:
+    with pytest.raises(InvalidValue, match="'a'"):
+        await box.run(Program("1", files={"a/b": b"1", "a": b"2"}))
+
+
+async def test_a_file_may_be_written_while_a_program_reads_it(box: Sandbox) -> None:
+    await box.write_file("a", b"0" * 100_000)
+    code = (
+        "import time\nseen = set()\nend = time.time() + 0.5\n"
+        "while time.time() < end: seen.add(open('a').read())\n"
+        "all(len(text) == 100_000 and len(set(text)) == 1 for text in seen)"
+    )
+    running = asyncio.create_task(box.run(code))
+    number = 0
+    while not running.done():
+        number += 1
+        await box.write_file("a", str(number % 10).encode() * 100_000)
+    assert (await running).value is True

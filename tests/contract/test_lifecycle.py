@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -438,3 +439,41 @@ async def test_being_cancelled_twice_leaves_nothing_either(open_box: OpenBox) ->
                 await asyncio.sleep(0)
             with pytest.raises(asyncio.CancelledError):
                 await task
+
+
+async def test_a_plain_sandbox_works_inside_a_running_loop_and_from_several_threads(engine: str) -> None:
+    with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
+        assert box.run("1 + 1").value == 2
+        results = await asyncio.gather(*(asyncio.to_thread(box.run, f"{n}") for n in range(4)))
+    assert [result.value for result in results] == [0, 1, 2, 3]
+
+
+def test_ctrl_c_ends_a_plain_run_and_all_its_processes(engine: str) -> None:
+    seconds = f"63.{os.getpid()}"
+    program = (
+        "import actbox, sys\n"
+        "with actbox.sync.open_sandbox(sys.argv[1], allow_unisolated=True) as box:\n"
+        "    for event in box.stream(sys.argv[2]): print('ready', flush=True)\n"
+    )
+    arguments = [sys.executable, "-c", program, engine, FAMILY.replace("{seconds!r}", repr(seconds))]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert "KeyboardInterrupt" in said
+    deadline = time.monotonic() + 3
+    while alive_with(f"sleep\0{seconds}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+async def test_a_sandbox_may_be_stopped_twice_at_once_and_while_it_starts(engine: str) -> None:
+    async with actbox.open_sandbox(engine, allow_unisolated=True) as warm:
+        await warm.run("1")
+    async with nothing_left_behind():
+        box = actbox.open_sandbox(engine, allow_unisolated=True)
+        starting = asyncio.create_task(box.start())
+        await asyncio.sleep(0)
+        await asyncio.gather(box.stop(), box.stop(), starting)
+        await box.stop()

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 import actbox
-from actbox import Completed, ErrorKind, Output, Program, Sandbox
+from actbox import Completed, ErrorKind, Output, Policy, Program, Sandbox
+from tests.conftest import OpenBox
 
 
 async def test_what_is_printed_comes_back(box: Sandbox) -> None:
@@ -294,3 +295,84 @@ async def test_processes_are_forked_where_a_program_says_nothing(box: Sandbox) -
         "[found, multiprocessing.get_start_method()]"
     )
     assert (await box.run(code, timeout=20)).value == [[2, 4], "fork"]
+
+
+async def test_a_value_is_given_however_deep_it_is_nested(box: Sandbox) -> None:
+    """Where nesting ends is a matter of each library on the way: there must be no depth at which a run fails."""
+    for depth in (100, *range(960, 1000, 3), 10_000, 100_000):
+        result = await box.run(f"x = []\nfor _ in range({depth}): x = [x]\nx")
+        assert result.success, (depth, result.error, result.stderr)
+        assert result.value_text
+
+
+async def test_a_program_has_the_name_that_it_was_given(box: Sandbox) -> None:
+    result = await box.run(Program("import sys\nprint(sys.argv)\n1 / 0", name="report.py"))
+    assert result.stdout == "['report.py']\n"
+    assert result.error is not None
+    assert 'File "report.py", line 3' in result.error.traceback
+
+
+async def test_variables_of_the_policy_and_of_the_sandbox_are_in_every_run(open_box: OpenBox) -> None:
+    box = await open_box(Policy(variables={"A": "policy", "B": "policy"}), env={"B": "sandbox"})
+    for _ in range(2):
+        result = await box.run("import os\n[os.environ['A'], os.environ['B'], os.environ.pop('A')]")
+        assert result.value == ["policy", "sandbox", "policy"]
+
+
+async def test_the_errors_of_a_group_are_all_told(box: Sandbox) -> None:
+    result = await box.run("raise ExceptionGroup('several', [ValueError('first'), KeyError('second')])")
+    assert result.error is not None
+    assert result.error.type == "ExceptionGroup"
+    for words in ("several", "ValueError: first", "KeyError: 'second'"):
+        assert words in result.error.traceback
+
+
+async def test_a_long_traceback_and_a_long_message_are_cut_in_the_middle(box: Sandbox) -> None:
+    result = await box.run("raise ValueError('begin' + 'x' * 1_000_000 + 'end')")
+    assert result.error is not None
+    assert len(result.error.message) < 50_000
+    assert result.error.message.startswith("begin")
+    assert result.error.message.endswith("end")
+    assert "left out" in result.error.message
+
+
+async def test_a_program_may_close_or_replace_its_own_streams(box: Sandbox) -> None:
+    for code in (
+        "import sys\nprint('kept')\nsys.stdout.close()\nsys.stderr = None",
+        "import sys, io\nprint('kept')\nsys.stdout = io.StringIO()\nprint('lost')",
+        "import os\nprint('kept')\nos.close(1)\nos.close(2)",
+        "import os\nprint('kept')\nos.dup2(os.open('/dev/null', os.O_WRONLY), 1)\nprint('lost')",
+    ):
+        result = await box.run(code)
+        assert result.success, (code, result.error)
+        assert result.stdout == "kept\n"
+
+
+async def test_output_of_a_child_that_outlives_the_program_is_cut_off_and_holds_nothing_up(box: Sandbox) -> None:
+    code = "import subprocess\nsubprocess.Popen(['sh', '-c', 'sleep 20; echo late'])\nprint('done')\n'value'"
+    result = await box.run(code, timeout=10)
+    assert result.success
+    assert (result.stdout, result.value) == ("done\n", "value")
+    assert result.usage.wall_ms < 5000
+
+
+async def test_sleeping_costs_wall_time_and_no_processor_time(box: Sandbox) -> None:
+    usage = (await box.run("import time\ntime.sleep(0.3)")).usage
+    assert usage.wall_ms >= 300
+    assert usage.cpu_ms < 200
+
+
+async def test_other_programs_of_the_environment_run_as_children(box: Sandbox) -> None:
+    code = (
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import numpy; print(numpy.arange(3).sum())'])"
+    )
+    result = await box.run(code)
+    assert (result.stdout, result.stderr) == ("3\n", "")
+
+
+async def test_modules_that_a_run_leaves_in_the_workspace_do_not_become_the_guests_own(box: Sandbox) -> None:
+    """The program's folder comes first on its path, as for every script; what the guest needs is loaded by then."""
+    await box.run("for name in ('wire', 'json', 'traceback'): open(name + '.py', 'w').write('raise SystemExit(9)')")
+    result = await box.run("print('fine')\n{'a': 1}")
+    assert (result.stdout, result.value) == ("fine\n", {"a": 1})
+    assert (await box.run("1 / 0")).error.type == "ZeroDivisionError"  # type: ignore[union-attr]

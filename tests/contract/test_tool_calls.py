@@ -406,3 +406,77 @@ async def test_output_beyond_the_limit_is_found_also_at_the_very_end(open_box: O
     result = await box.run(code, tools=[hold_the_loop])
     assert result.error.kind is ErrorKind.OUTPUT_LIMIT
     assert result.stdout == "123456789\n"
+
+
+async def test_a_call_that_the_program_gave_up_disturbs_no_other(box: Sandbox) -> None:
+    code = (
+        "import asyncio\ntry:\n    await asyncio.wait_for(slow(1, 0.3), 0.05)\n"
+        "except TimeoutError:\n    print('gave up')\n"
+        "first = await slow(2, 0.01)\nawait asyncio.sleep(0.4)\n[first, await slow(3, 0.01)]"
+    )
+    result = await box.run(code, tools=[slow])
+    assert result.stdout == "gave up\n"
+    assert result.value == [2, 3]
+
+
+async def test_a_call_that_nobody_awaits_is_told_by_python_itself(box: Sandbox) -> None:
+    result = await box.run("add(1)\nawait add(2)", tools=[add])
+    assert result.success
+    assert "never awaited" in result.stderr
+    assert result.usage.tool_calls == 1
+
+
+async def test_a_tool_may_use_the_sandbox_that_called_it(box: Sandbox) -> None:
+    async def inner(code: str) -> Any:
+        return (await box.run(code)).value
+
+    assert (await box.run("inner('20 + 1') * 2", tools=[inner])).value == 42
+
+
+async def test_cancelling_a_run_cancels_its_tools(box: Sandbox) -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    task = asyncio.create_task(box.run("forever()", tools=[forever]))
+    await asyncio.wait_for(begun.wait(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(cancelled.wait(), 1)
+
+
+async def test_tools_that_take_long_count_as_wall_time_only(box: Sandbox) -> None:
+    usage = (await box.run("slow(1, 0.3)", tools=[slow])).usage
+    assert usage.wall_ms >= 300
+    assert usage.cpu_ms < 200
+
+
+@pytest.mark.parametrize("give_up", ["SystemExit(3)", "StopIteration()", "asyncio.CancelledError()"])
+async def test_whatever_a_tool_raises_the_program_gets_it_as_a_tool_error(box: Sandbox, give_up: str) -> None:
+    def raises() -> None:
+        raise eval(give_up)
+
+    async def raises_async() -> None:
+        raise eval(give_up)
+
+    for tool in (raises, raises_async):
+        code = f"try:\n    {tool.__name__}()\nexcept ToolError as error:\n    print(error.tool)"
+        result = await box.run(code, tools=[tool], timeout=5)
+        assert result.stdout == f"{tool.__name__}\n", result.error
+
+
+async def test_a_program_that_ends_does_not_wait_for_calls_of_its_daemon_threads(box: Sandbox) -> None:
+    code = (
+        "import threading, time\nthreading.Thread(target=slow, args=(1, 30), daemon=True).start()\n"
+        "time.sleep(0.1)\n'end'"
+    )
+    result = await box.run(code, tools=[slow], timeout=10)
+    assert result.value == "end"
+    assert result.usage.wall_ms < 5000
