@@ -13,7 +13,7 @@ import pytest
 from actbox import Completed, ErrorKind, Event, ExecutionResult, Output, Sandbox
 from tests.conftest import OpenBox
 
-SECONDS = 0.8
+SECONDS = 0.65
 """Longer than anything that the host does on its own at the end of a run."""
 
 
