@@ -186,8 +186,8 @@ class LocalSandbox(Sandbox):
         }
         try:
             frame = wire.encode(message, _MAX_FIRST_MESSAGE)
-        except (wire.MessageTooLong, ValueError):
-            raise InvalidValue("the program and its inputs are too large; put data into files") from None
+        except (wire.MessageTooLong, ValueError, RecursionError) as error:
+            raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
         output = await _whole(run_blocking(workspace.mark_output, limits), _close)
         try:
             async for event in self._drive_guest(message, frame, output, toolset, seconds, stdin):

@@ -192,7 +192,7 @@ def _send(channel: HostChannel, done: Dict[str, Any]) -> int:
     try:
         try:
             channel.send(done)
-        except (wire.MessageTooLong, ValueError):
+        except (wire.MessageTooLong, ValueError, RecursionError):
             for part in ("forms", "value"):
                 done.pop(part, None)
             for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):

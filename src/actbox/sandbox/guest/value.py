@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, Tuple, Union
 
 from .tools import plain
-from .wire import has_long_number
+from .wire import has_long_number, is_too_deep
 
 MAX_TEXT = 100_000
 MAX_FORM_BYTES = 4 * 2**20
@@ -38,7 +38,7 @@ def to_json(value: Any, max_bytes: int) -> Tuple[bool, Any]:
         text = json.dumps(value, allow_nan=False, default=_json_of)
     except Exception:  # whatever a value's own methods raise only means that it is no JSON
         return False, None
-    if len(text) > max_bytes or has_long_number(text):
+    if len(text) > max_bytes or has_long_number(text) or is_too_deep(text):
         return False, None
     return True, json.loads(text)
 

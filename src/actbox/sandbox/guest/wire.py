@@ -19,6 +19,9 @@ MAX_DIGITS = 4300
 # An empty object takes 64 bytes of memory and 3 of text.
 MAX_VALUES = 2_000_000
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Before CPython 3.12 each level of JSON takes from the program's own stack of calls.
+MAX_DEPTH = 200
+_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 # What a message may have on top of what it carries.
 ENVELOPE_BYTES = 65536
 _LONG_NUMBER = re.compile(r"[0-9]{%d}" % (MAX_DIGITS + 1))
@@ -43,6 +46,8 @@ def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
         text, blobs = json.dumps(lifted, separators=(",", ":")), b"".join(pieces)
     if has_long_number(text):
         raise ValueError("an integer of more than %d digits" % MAX_DIGITS)
+    if is_too_deep(text):
+        raise ValueError("values nested more than %d deep" % MAX_DEPTH)
     if has_too_many_values(text):
         raise ValueError("more than %d values in one message; give large data as text or bytes" % MAX_VALUES)
     body = text.encode("ascii")
@@ -98,6 +103,18 @@ def has_too_many_values(text: str) -> bool:
 
 def _count_values(text: str) -> int:
     return text.count(",") + text.count("[") + text.count("{")
+
+
+def is_too_deep(text: str) -> bool:
+    """Return whether JSON text is nested so deeply that some Python could not read it back."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    brackets = _NO_BRACKETS.sub("", _TEXT.sub("", text))
+    for _ in range(MAX_DEPTH):  # each round takes away what is innermost
+        brackets = brackets.replace("[]", "").replace("{}", "")
+        if not brackets:
+            return False
+    return True
 
 
 class _LongNumber(Exception):
