@@ -17,14 +17,14 @@ SECONDS = 0.65
 """Longer than anything that the host does on its own at the end of a run."""
 
 
-async def read_slowly(events: AsyncIterator[Event]) -> ExecutionResult:
+async def read_slowly(events: AsyncIterator[Event], pause: float = SECONDS) -> ExecutionResult:
     """Take a pause after the first event, in which the program comes to its end."""
     paused = False
     async for event in events:
         if isinstance(event, Completed):
             return event.result
         if not paused:
-            await asyncio.sleep(SECONDS)
+            await asyncio.sleep(pause)
             paused = True
     raise AssertionError("a stream ended without Completed")
 
@@ -49,13 +49,17 @@ async def test_a_slow_reader_gets_the_same_verdict(
 
 
 async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(box: Sandbox) -> None:
-    assert (await read_slowly(box.execute_stream("echo done", timeout=SECONDS / 2))).success
-    assert (await read_slowly(box.stream("print('done')", timeout=SECONDS / 2))).success
+    # Long enough for a program to begin and end in time also where many tests run at once.
+    results = await asyncio.gather(
+        read_slowly(box.execute_stream("echo done", timeout=3), pause=3.5),
+        read_slowly(box.stream("print('done')", timeout=3), pause=3.5),
+    )
+    assert [result.error for result in results] == [None, None]
 
 
 async def test_time_that_a_reader_takes_is_not_the_programs(box: Sandbox) -> None:
-    result = await read_slowly(box.execute_stream("echo done"))
-    assert result.usage.wall_ms < SECONDS * 1000
+    result = await read_slowly(box.execute_stream("echo done"), pause=3)
+    assert result.usage.wall_ms < 3000
 
 
 async def test_stopping_while_a_reader_is_slow_is_a_cancellation(open_box: OpenBox) -> None:
@@ -115,7 +119,8 @@ async def test_a_stream_that_nobody_reads_runs_nothing(box: Sandbox) -> None:
 
 
 async def test_readers_of_several_streams_do_not_hold_each_other_up(box: Sandbox) -> None:
-    slow = asyncio.create_task(read_slowly(box.stream("print(1, flush=True)")))
-    fast = await asyncio.wait_for(box.run("2"), SECONDS)
+    slow = asyncio.create_task(read_slowly(box.stream("print(1, flush=True)"), pause=4))
+    fast = await asyncio.wait_for(box.run("2"), 10)
     assert fast.value == 2
+    assert not slow.done()
     assert (await slow).stdout == "1\n"
