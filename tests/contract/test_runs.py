@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 
@@ -298,7 +297,6 @@ async def test_processes_are_forked_where_a_program_says_nothing(box: Sandbox) -
     assert (await box.run(code, timeout=20)).value == [[2, 4], "fork"]
 
 
-@pytest.mark.xfail(sys.version_info < (3, 12), reason="json's nesting counts against the stack, on each side its own")
 async def test_a_value_is_given_however_deep_it_is_nested(box: Sandbox) -> None:
     """Where nesting ends is a matter of each library on the way: there must be no depth at which a run fails."""
     for depth in (100, *range(960, 1000, 3), 10_000, 100_000):
