@@ -105,6 +105,21 @@ _FILES = {
     "write /usr": _writes("/usr/bin/planted"),
     "write /etc/passwd": _writes("/etc/passwd"),
     "write the root": "refused(lambda: os.mkdir('/planted'))",
+    # By the flags of the mounts: being nobody there keeps a guest from writing too, but only where root is the host.
+    "have a file system that can be written beside its own": (
+        "own = {'/workspace', '/tmp', '/dev/shm', '/proc'}\n"
+        "paths = [line.split()[1] for line in open('/proc/self/mounts')]\n"
+        "writable = [p for p in paths if p not in own and not os.statvfs(p).f_flag & os.ST_RDONLY]\n"
+        "verdict(bool(writable) or len(paths) < 5, writable)"
+    ),
+    "have a file system with programs that change the user": (
+        "paths = [line.split()[1] for line in open('/proc/self/mounts')]\n"
+        "found = [p for p in paths if not os.statvfs(p).f_flag & os.ST_NOSUID]\nverdict(bool(found), found)"
+    ),
+    "have a file system with devices": (
+        "paths = [l.split()[1] for l in open('/proc/self/mounts') if not l.split()[1].startswith('/dev/')]\n"
+        "found = [p for p in paths if not os.statvfs(p).f_flag & os.ST_NODEV]\nverdict(bool(found), found)"
+    ),
     "make the interpreter writable": "refused(lambda: os.chmod(os.path.realpath(sys.executable), 0o777))",
     "hard-link a file of the root into the workspace": "refused(lambda: os.link('/etc/hostname', '/workspace/linked'))",
     "write the inputs": _writes("/input/planted"),
@@ -177,6 +192,11 @@ _PRIVILEGES = {
 }
 
 _NAMESPACES = {
+    "share a namespace with the host": (
+        "own = {name: os.readlink('/proc/self/ns/' + name) for name in {host_namespaces!r}}\n"
+        "shared = [name for name, link in {host_namespaces!r}.items() if own[name] == link]\n"
+        "verdict(bool(shared), shared)"
+    ),
     "make a user namespace": _fails("call('unshare', 0x10000000)"),
     "make a mount namespace": _fails("call('unshare', 0x20000)"),
     "make a user namespace by clone": _fails("syscall(56, 0x10000000 | 17, 0, 0, 0, 0)"),
@@ -317,6 +337,7 @@ _LEAKS = {
     ),
     "see another run's shared memory": "verdict(bool(os.listdir('/dev/shm')), os.listdir('/dev/shm'))",
     "see a System V segment of the host": _fails("call('shmget', {memory_key}, 0, 0)"),
+    "see System V semaphores of the host": _fails("call('semget', {memory_key}, 0, 0)"),
     "hold a descriptor of the host's": (
         "import stat\nkinds = {n: os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.lexists(f'/proc/self/fd/{n}')}\n"
         "others = {n: k for n, k in kinds.items() if not k.startswith(('pipe:', 'socket:', '/dev/null', '/proc/'))}\n"

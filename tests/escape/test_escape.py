@@ -25,19 +25,23 @@ from tests.conftest import OpenBox
 from tests.escape.attempts import ATTEMPTS, PRELUDE, Attempt
 
 CANARY = "canary-" + "5f0e9a"
+NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
 
 
 @contextlib.contextmanager
-def shared_memory() -> Iterator[int]:
-    """Make a System V segment on this host and give its key."""
+def shared_memory_and_semaphores() -> Iterator[int]:
+    """Make a segment of System V memory and a set of semaphores on this host, and give the key of both."""
     libc = ctypes.CDLL(None, use_errno=True)
-    key = 0x61620000 | os.getpid() & 0xFFFF
-    segment = libc.shmget(key, ctypes.c_size_t(4096), 0o1600)
+    key, create, remove = 0x61620000 | os.getpid() & 0xFFFF, 0o1600, 0
+    segment = libc.shmget(key, ctypes.c_size_t(4096), create)
+    semaphores = libc.semget(key, 1, create)
     assert segment >= 0, os.strerror(ctypes.get_errno())
+    assert semaphores >= 0, os.strerror(ctypes.get_errno())
     try:
         yield key
     finally:
-        libc.shmctl(segment, 0, None)
+        libc.shmctl(segment, remove, None)
+        libc.semctl(semaphores, 0, remove)
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
-        shared_memory() as memory_key,
+        shared_memory_and_semaphores() as memory_key,
     ):
         name = f"actbox-test-{os.getpid()}"
         abstract.bind(f"\0{name}")
@@ -59,6 +63,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
             "checkout": str(Path(__file__).parents[1]),
             "host_pid": os.getpid(),
             "host_group": os.getpgrp(),
+            "host_namespaces": {name: os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES},
             "memory_key": memory_key,
             "host_port": server.getsockname()[1],
             "host_name": socket.gethostname(),
@@ -100,6 +105,9 @@ HARMLESS_ON_THE_HOST = {
     "follow a link of its own",
     "signal a process group of the host",
     "see a System V segment of the host",
+    "see System V semaphores of the host",
+    "share a namespace with the host",
+    "have a file system that can be written beside its own",
     "see another run's temporary files",
     "open a netlink socket",
     "signal a process of the host by its id",
