@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
@@ -19,6 +20,7 @@ from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStoppe
 from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
+from actbox.core.result import Artifact
 from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
@@ -27,11 +29,14 @@ from .contract import Command, FileInfo, Sandbox, Tools
 from .ending import Stop
 from .guest import wire
 from .runs import GuestProcess, drive, failed_result
+from .slots import slots
 from .workspace import Workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# So many are held before those that have ended are sorted out.
+_MOST_ENDED_GUESTS = 64
 # What the guest takes as its first message; the program itself is bounded before.
 _MAX_FIRST_MESSAGE = 64 * 2**20
 
@@ -93,10 +98,12 @@ class LocalSandbox(Sandbox):
             workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
-            for guest in self._guests:
+            guests = [guest for guest in self._guests if not guest.ended]
+            for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
-            await asyncio.gather(*(guest.wait() for guest in self._guests))
+            await asyncio.gather(*(guest.wait() for guest in guests))
+            self._guests.clear()
             await self._give_back(workspace)
 
     async def _give_back(self, workspace: Workspace) -> None:
@@ -188,10 +195,14 @@ class LocalSandbox(Sandbox):
             frame = wire.encode(message, _MAX_FIRST_MESSAGE)
         except (wire.MessageTooLong, ValueError, RecursionError) as error:
             raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
-        output = await _whole(run_blocking(workspace.mark_output, limits), _close)
+        if workspace.has_no_output():
+            output = workspace.mark_output(limits)
+        else:
+            output = await _whole(run_blocking(workspace.mark_output, limits), _close)
         try:
-            async for event in self._drive_guest(message, frame, output, toolset, seconds, stdin):
-                yield event
+            async with aclosing(self._drive_guest(message, frame, output, toolset, seconds, stdin)) as events:
+                async for event in events:
+                    yield event
         finally:
             output.close()
 
@@ -204,29 +215,41 @@ class LocalSandbox(Sandbox):
         seconds: float,
         stdin: bytes,
     ) -> AsyncGenerator[Event]:
-        limits = self.policy.limits
+        async def collect() -> tuple[list[Artifact], list[str]]:
+            return ([], []) if output.is_empty() else await run_blocking(output.collect)
+
+        asked = time.perf_counter()
+        turns = slots()
+        await turns.acquire()
         try:
-            guest = await _whole(self._start_guest(GuestStart(stdin=stdin)), GuestProcess.abandon)
-        except (SandboxUnavailable, OSError) as error:
-            yield Completed(failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here"))
-            return
-        self._guests.add(guest)
-        try:
+            try:
+                guest = await _whole(self._start_guest(GuestStart(stdin=stdin)), GuestProcess.abandon)
+            except (SandboxUnavailable, OSError) as error:
+                yield Completed(failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here"))
+                return
+            self._add_guest(guest)
             events = drive(
                 guest,
                 frame,
                 command=message["t"] == "exec",
                 engine=self.traits.engine,
                 toolset=toolset,
-                limits=limits,
+                limits=self.policy.limits,
                 timeout=seconds,
-                collect=output.collect,
+                queue_ms=(time.perf_counter() - asked) * 1000,
+                collect=collect,
             )
             async with aclosing(events) as stream:
                 async for event in stream:
                     yield event
         finally:
-            self._guests.discard(guest)
+            turns.release()
+
+    def _add_guest(self, guest: GuestProcess) -> None:
+        """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""
+        if len(self._guests) >= _MOST_ENDED_GUESTS:
+            self._guests = {known for known in self._guests if not known.ended}
+        self._guests.add(guest)
 
     def _running(self) -> Workspace:
         if self._workspace is None:

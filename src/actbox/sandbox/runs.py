@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Literal
 
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -21,7 +21,6 @@ from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
 
-from .blocking import run_blocking
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done, parse
@@ -42,28 +41,56 @@ class GuestProcess(ABC):
     """The host's end of the channel, or `None` once it is closed."""
     stdout: int
     stderr: int
+    stdin: int = -1
+    """What goes to the guest with the first message, to be its standard input; -1 where it has one already."""
     stopped: Stop | None = None
     """Set by the engine before it ends a guest for a reason of its own, such as the sandbox's `stop()`."""
 
+    @property
     @abstractmethod
-    async def wait(self) -> Ending:
-        """Return how the guest ended, once nothing of its process tree is left."""
+    def ended(self) -> bool:
+        """Whether nothing of its process tree is left."""
+
+    @abstractmethod
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        """Call a function in this event loop, with how the guest ended, once nothing of its process tree is left."""
 
     @abstractmethod
     def kill(self) -> None:
         """End the guest's whole process tree, at once; also when it has ended already."""
 
+    def dismiss(self) -> bool:
+        """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
+        return False
+
+    async def wait(self) -> Ending:
+        """Return how the guest ended, once nothing of its process tree is left."""
+        ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+        def tell(ending: Ending) -> None:
+            if not ended.done():
+                ended.set_result(ending)
+
+        self.when_ended(tell)
+        return await ended
+
     async def abandon(self) -> None:
         """End a guest that no run has taken over, and close its descriptors."""
         self.kill()
+        self.close()
         await self.wait()
+
+    def close(self) -> None:
+        """Close the descriptors of a guest that no run has taken over."""
         os.close(self.stdout)
         os.close(self.stderr)
+        if self.stdin >= 0:
+            os.close(self.stdin)
         if self.sock is not None:
             self.sock.close()
 
 
-Collector = Callable[[], tuple[list[Artifact], list[str]]]
+Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 
 
 async def drive(
@@ -75,23 +102,24 @@ async def drive(
     toolset: Toolset,
     limits: Limits,
     timeout: float,
+    queue_ms: float,
     collect: Collector,
 ) -> AsyncGenerator[Event]:
     """Yield the events of a run. However it is left, the guest's process tree has ended and its descriptors are closed.
 
     `first_message` is the frame that says what to run; a `command` takes the guest's place and so says nothing more
-    on the channel. `collect` is called in a thread after the end, and returns
-    the artifacts and warnings about those that were left out.
+    on the channel. `collect` is called after the end, and returns the artifacts
+    and warnings about those that were left out.
     """
     run = _Run(guest, command, engine, toolset, limits, timeout)
     try:
         run.start(first_message)
         while (event := await run.queue.get()) is not None:
             yield event
-        artifacts, warnings = await run_blocking(collect)
+        artifacts, warnings = await collect()
         for artifact in artifacts:
             yield ArtifactCreated(artifact)
-        yield Completed(run.result(artifacts, warnings))
+        yield Completed(run.result(artifacts, warnings, queue_ms))
     finally:
         await run.close()
 
@@ -144,7 +172,7 @@ class _Run:
             self._over_budget,
             self._failed,
         )
-        self._waiter: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
 
     def start(self, first_message: bytes) -> None:
         self._started = time.perf_counter()
@@ -154,9 +182,21 @@ class _Run:
         if self._guest.sock is not None:
             self._link = Link(self._guest.sock, self._limits.message_bytes, self._on_message, self._on_lost)
             self._calls.attach(self._link)
-            self._link.send(first_message)
+            self._link.send(self._send_with_stdin(first_message))
         self._timers.append(self._loop.call_later(self._timeout, self._on_timeout))
-        self._waiter = asyncio.create_task(self._wait())
+        self._guest.when_ended(self._on_end)
+
+    def _send_with_stdin(self, frame: bytes) -> bytes:
+        """Send the beginning of a message with the descriptor that goes along, if any; return the rest of it."""
+        stdin, self._guest.stdin = self._guest.stdin, -1
+        if stdin < 0 or self._guest.sock is None:
+            return frame
+        try:
+            return frame[socket.send_fds(self._guest.sock, [frame], [stdin]) :]
+        except OSError:  # the guest is gone, which is noticed elsewhere
+            return frame
+        finally:
+            os.close(stdin)
 
     async def close(self) -> None:
         """Leave nothing behind; also when the run was abandoned halfway."""
@@ -165,9 +205,9 @@ class _Run:
         if self._ending is None:
             self._guest.kill()
         try:
-            if self._waiter is not None and not self._waiter.done():
+            if self._ending is None:
                 # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
-                await asyncio.shield(self._waiter)
+                await asyncio.shield(asyncio.ensure_future(self._over.wait()))
         finally:
             for stream in self._streams:
                 self._close_stream(stream)
@@ -178,20 +218,25 @@ class _Run:
 
     # What happens while it runs
 
-    async def _wait(self) -> None:
-        try:
-            ending = await self._guest.wait()
-        except Exception as error:
-            ending = Ending(failure=f"{type(error).__name__}: {error}")
+    def _on_end(self, ending: Ending) -> None:
+        if self._ending is not None:  # the run was over before its guest was
+            return
         if self._link is not None:
             self._link.drain()
+        self._finish(ending)
+
+    def _finish(self, ending: Ending) -> None:
+        """The run is over, with what is known now of its guest."""
+        if self._ending is not None:
+            return
+        self._ending = ending
         for stream in self._streams:
             self._read_all(stream)
-        self._ending = ending
         self._cancel_timers()  # a consumer that is slow to read the end must not change it
         if not self._wall_ms:
             self._note_time()
         self._calls.cancel()
+        self._over.set()
         self.queue.put_nowait(None)
 
     def _cancel_timers(self) -> None:
@@ -274,7 +319,10 @@ class _Run:
         if self._stop is None:
             self._done = message
             self._note_time()
-            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+            if message.alone and self._guest.dismiss():
+                self._finish(Ending())
+            else:
+                self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
 
     def _on_lost(self, error: wire.ProtocolError | None) -> None:
         hint = "do not touch descriptors other than those that the program opened itself"
@@ -311,7 +359,7 @@ class _Run:
 
     # What it came to
 
-    def result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
+    def result(self, artifacts: list[Artifact], warnings: list[str], queue_ms: float) -> ExecutionResult:
         """Return the result; only when the queue has said that the run is over."""
         ending, done = self._ending or Ending(), self._done
         if self._stop is None and done is None:
@@ -336,6 +384,7 @@ class _Run:
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
                 max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
                 tool_calls=self._calls.count,
+                queue_ms=round(queue_ms, 3),
             ),
             sandbox=self._engine,
         )

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.policy import Limits
 
-from .artifacts import OutputFolder
+from .artifacts import OutputFolder, is_empty
 from .contract import FileInfo
 from .regular_file import read_regular
 
@@ -57,6 +57,11 @@ class Workspace:
             return OutputFolder(folder, limits)
         finally:
             os.close(folder)
+
+    def has_no_output(self) -> bool:
+        """Return whether `output` is a folder with nothing in it, which is looked up without blocking."""
+        with self._closing:
+            return self._descriptor >= 0 and is_empty(self._descriptor)
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""

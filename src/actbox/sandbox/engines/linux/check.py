@@ -23,7 +23,7 @@ def check() -> EngineCheck:
             advice="Run actbox in a Linux virtual machine or container.",
         )
     from .engine import LinuxSandbox
-    from .nursery import shared_nursery
+    from . import stock
 
     sandbox = LinuxSandbox(Policy())
 
@@ -33,7 +33,7 @@ def check() -> EngineCheck:
         return "" if result.success else f"an empty program failed: {result.error}"
 
     try:
-        shared_nursery()  # so that what keeps it from starting is the reason, in its own words
+        stock.release(stock.acquire())  # so that what keeps it from starting is the reason, in its own words
         # In a thread of its own, where no event loop can be running already.
         with ThreadPoolExecutor(1) as thread:
             reason = thread.submit(asyncio.run, try_it()).result()
