@@ -10,18 +10,14 @@ import contextlib
 import os
 import select
 import socket
-import sys
 import threading
-from typing import Any, Callable, Dict, Optional, Set
 
 from . import wire
 
-if sys.version_info >= (3, 11):
-    from typing import TYPE_CHECKING
-else:
-    TYPE_CHECKING = False
+TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
+    from typing import Any, Callable, Dict, Optional, Set
 
 _READ_BYTES = 256 * 1024
 

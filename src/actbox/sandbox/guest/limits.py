@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import resource
-from typing import Dict, Union
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Dict, Union
 
 _MIB = 2**20
 

@@ -10,14 +10,12 @@ import atexit
 import gc
 import io
 import os
-import random
 import resource
 import signal
 import socket
 import sys
 import threading
 import time
-from typing import Any, Dict, NoReturn, Optional
 
 from . import wire
 from .channel import ChannelClosed, HostChannel
@@ -30,6 +28,10 @@ from .program import Compiled, compile_program, exit_code_of, new_main, run_in
 from .rehearsal import rehearse
 from .tools import bind_tools
 from .value import describe_value
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional
 
 # Characters of each text in a result that was too long for a message: six times as many bytes at most.
 _SHORT_TEXT = 2_000
@@ -171,7 +173,8 @@ def _own_streams() -> None:
 
 def _reseed() -> None:
     """Give this process randomness of its own: all that were forked from one place would share it."""
-    random.seed()
+    if "random" in sys.modules:  # imported later it seeds itself
+        sys.modules["random"].seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))

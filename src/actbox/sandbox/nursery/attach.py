@@ -8,9 +8,12 @@ view, and nowhere else.
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Tuple
 
 from . import linux
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
 
 # Where pid 1 itself makes mount points; elsewhere the template has them.
 OWN = ("/workspace/", "/tmp/", "/dev/shm/")

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import signal
-from typing import Any, Dict, List, NoReturn, Tuple
 
 from ..guest import main as guest
 from . import linux, seccomp
@@ -21,6 +20,10 @@ from .control import Control
 from .identity import Identity
 from .places import ROOT
 from .watch import Watcher, watch
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, NoReturn, Tuple
 
 _NAMESPACES = (
     linux.CLONE_NEWUSER
@@ -71,6 +74,7 @@ def be_child(birth: Birth) -> NoReturn:
     """Be pid 1 of a new sandbox, in namespaces that are its own already; never returns."""
     control = Control(birth.control)
     try:
+        linux.set_name("actbox-init")
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         late = [descriptor for _, descriptor in birth.late]
@@ -124,6 +128,7 @@ def _build_root(birth: Birth) -> None:
 
 def _be_guest(birth: Birth, go: int) -> NoReturn:
     try:
+        linux.set_name("actbox-guest")
         null = os.open("/dev/null", os.O_RDONLY)
         for number, descriptor in enumerate(_out_of_the_way([null, birth.stdout, birth.stderr, birth.channel, go])):
             os.dup2(descriptor, number)

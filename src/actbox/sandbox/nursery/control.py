@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import Any, Dict, List, Optional, Tuple
 
 from .datagrams import receive, send
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
 
 
 class Control:

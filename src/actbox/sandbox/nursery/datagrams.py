@@ -5,7 +5,10 @@ from __future__ import annotations
 import array
 import json
 import socket
-from typing import Any, Dict, List, Tuple
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
 
 MAX_BYTES = 256 * 1024
 # The kernel passes at most 253 in one message.

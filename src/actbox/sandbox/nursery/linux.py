@@ -303,6 +303,11 @@ def effective_capabilities() -> int:
 # Processes and descriptors
 
 
+def set_name(name: str) -> None:
+    """Set what process lists call this process: at most 15 bytes."""
+    _check(_libc.prctl(PR_SET_NAME, ctypes.cast(ctypes.c_char_p(name.encode()), ctypes.c_void_p).value or 0, 0, 0, 0), "prctl")
+
+
 def set_dumpable(dumpable: bool) -> None:
     """Say whether others of this user may trace this process or read its `/proc`; `execve` resets it."""
     prctl(PR_SET_DUMPABLE, int(dumpable))

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Callable, Dict, Iterator, List, Tuple
 
 from . import linux
 from .root import STAGE, Templates
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterator, List, Tuple
+
+    Points = List[Tuple[str, bool]]
 
 ROOT = "/root"
 """Where a template's root lies in its own namespace; a template has no other folder but `/proc`."""
 
 _SHELF = "/workspaces"
-Points = List[Tuple[str, bool]]
 
 
 class Places:

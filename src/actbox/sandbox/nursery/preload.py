@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import List
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import List
 
 # Standard modules that programs of agents import most, and those that our own guest needs for what it does rarely.
 # Imported when there is nothing else to do: together they take some 60 ms.
-_USUAL = [
+_USUAL = []
+_USUAL_ = [
     "asyncio",
     "base64",
     "collections",

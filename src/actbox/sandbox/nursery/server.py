@@ -7,33 +7,38 @@ When the host's end is closed, by intent or because the host has died, every san
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
 
 from . import linux, seccomp
 from .child import Birth, be_child
 from .datagrams import receive, send
 from .identity import Identity, has_privilege
-from .places import Places, Points
+from .places import Places
 from .preload import import_all, import_usual
+from .share import share_memory
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, NoReturn, Tuple
+
+    from .places import Points
+
+    Answer = Tuple[Dict[str, Any], List[int]]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # With so much quiet after the first sandbox was made, the nursery imports what programs use most.
 _QUIET_MS = 30
 
-Answer = tuple[dict[str, Any], list[int]]
-
 
 def main(descriptor: int) -> NoReturn:
     """Serve the host at the other end of a socket, until it is gone."""
     os.umask(0o022)  # guests of another id must be able to enter what is made here, whatever the host's mask is
+    linux.set_name("actbox-nursery")
     control = socket.socket(fileno=descriptor)
     nursery = _Nursery(control)
     try:
@@ -70,7 +75,7 @@ class _Nursery:
             events = poll.poll(_QUIET_MS if self._children and self._usual_left else None)
             if not events:
                 self._usual_left = import_usual()
-                settle()
+                share_memory()
             for ready, _ in events:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
@@ -138,7 +143,7 @@ class _Nursery:
 
                 site.addsitedir(folder)
         warnings = import_all(preload)
-        settle()
+        share_memory()
         answer = {"privileged": identity.privileged, "host_id": identity.host_id, "warnings": warnings}
         users = [] if identity.privileged else [os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)]
         return answer, [*users, os.dup(self._places.shelf)]
@@ -286,9 +291,3 @@ class _Nursery:
 
 
 _LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
-
-
-def settle() -> None:
-    """Keep the collector from touching what is here now: children share its memory until somebody writes to it."""
-    gc.collect()
-    gc.freeze()

@@ -12,9 +12,12 @@ import resource
 import select
 import signal
 import time
-from typing import Any, Callable, NamedTuple, NoReturn
 
 from .control import Control
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, NoReturn
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
@@ -25,15 +28,26 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _IN_MEMORY = ("/tmp", "/dev/shm")
 
 
-class _Process(NamedTuple):
-    key: tuple[int, int]
-    """Its id and when it started: an id alone may come to mean another process."""
-    virtual_bytes: int
-    pages: int
-    own_seconds: float
-    children_seconds: float
-    """Of children that it has waited for."""
-    threads: int
+class _Process:
+    """What one process uses."""
+
+    def __init__(
+        self,
+        key: tuple[int, int],
+        virtual_bytes: int,
+        pages: int,
+        own_seconds: float,
+        children_seconds: float,
+        threads: int,
+    ) -> None:
+        self.key = key
+        """Its id and when it started: an id alone may come to mean another process."""
+        self.virtual_bytes = virtual_bytes
+        self.pages = pages
+        self.own_seconds = own_seconds
+        self.children_seconds = children_seconds
+        """Of children that it has waited for."""
+        self.threads = threads
 
 
 class Watcher:
