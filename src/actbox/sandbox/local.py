@@ -76,6 +76,9 @@ class LocalSandbox(Sandbox):
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         """Start a guest that waits for its first message. Raises `SandboxUnavailable`."""
 
+    def _run_ended(self) -> None:
+        """Do what can wait until a run is over."""
+
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:
         """Return the environment variables that every guest has."""
@@ -244,6 +247,7 @@ class LocalSandbox(Sandbox):
                     yield event
         finally:
             turns.release()
+            self._run_ended()
 
     def _add_guest(self, guest: GuestProcess) -> None:
         """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""

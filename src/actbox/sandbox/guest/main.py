@@ -50,17 +50,14 @@ def main(descriptor: int, go: int = -1) -> NoReturn:
     _own_streams()
     _reseed()
     fork_by_default()
+    os.register_at_fork(after_in_child=channel.leave_to_parent)
     rehearse()
     used_bytes = data_bytes()
     try:
         message = channel.receive_first()
     except ChannelClosed:
         os._exit(0)  # the host went away before it had a program
-    if go >= 0:
-        if not os.read(go, 1):
-            os._exit(0)
-        os.close(go)
-    serve(channel, message, used_bytes)
+    serve(channel, message, used_bytes, go)
 
 
 def wire_limit_until_told() -> int:
@@ -68,7 +65,14 @@ def wire_limit_until_told() -> int:
     return 64 * 2**20
 
 
-def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int) -> NoReturn:
+def _wait_for(go: int) -> None:
+    if go >= 0:
+        if not os.read(go, 1):
+            os._exit(0)  # the sandbox has been given up
+        os.close(go)
+
+
+def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: int) -> NoReturn:
     """Run what the message says, send what came of it, and end the process.
 
     `used_bytes` is the memory that the process had before it was a program's.
@@ -79,16 +83,15 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int) -> NoR
     if message["t"] == "exec":
         if channel.stdin >= 0:
             os.dup2(channel.stdin, 0)
+        _wait_for(go)
         replace_with_command(message)
     started = time.process_time()
     channel.max_bytes = message["message_bytes"]
     folder = message["workspace"]
-    os.chdir(folder)
     sys.argv = [message["name"]]
     sys.path.insert(0, folder)
     save_figures = catch_figures(os.path.join(folder, "output"))
     owner = os.getpid()
-    os.register_at_fork(after_in_child=channel.leave_to_parent)
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
     names: Dict[str, Any] = {}
@@ -101,6 +104,9 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int) -> NoR
     if compiled is not None:
         names = bind_tools(message["tools"], channel, compiled.awaits)
         names.update(message["inputs"])
+    _wait_for(go)
+    os.chdir(folder)
+    if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)
     _wait_for_threads()
     _flush()

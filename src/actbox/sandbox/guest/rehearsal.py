@@ -11,6 +11,7 @@ import linecache
 import sys
 
 from . import wire
+from .limits import apply_limits
 from .program import compile_program, new_main, run_in
 from .value import describe_value
 
@@ -19,6 +20,9 @@ _NAME = "<rehearsal>"
 
 def rehearse() -> None:
     """Compile and run a small program as a run would, and leave nothing of it behind."""
+    # What a run does first and last, with nothing in it.
+    apply_limits({}, 0)
+    print(end="", flush=True)
     before = sys.modules.get("__main__")
     main = new_main({"ToolError": None})
     _, value = run_in(main, compile_program("def f(n):\n    return [str(n)]\n\nx = f(1 + 1)\nx", _NAME))

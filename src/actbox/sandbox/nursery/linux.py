@@ -287,6 +287,11 @@ def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
     prctl(PR_SET_SECUREBITS, bits | _SECUREBIT_KEEP_CAPS_LOCKED | _SECUREBIT_NO_CAP_AMBIENT_RAISE)
+    keep_capabilities(keep)
+
+
+def keep_capabilities(keep: frozenset[int]) -> None:
+    """Give up the capabilities of this process but `keep`. After `drop_capabilities` that is for good, and one call."""
     mask = sum(1 << capability for capability in keep)
     halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
     _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")

@@ -202,6 +202,7 @@ def watch(
             if op == "take":
                 take(*request)
                 taken = True
+                next_look = time.monotonic() + LOOK_EVERY_SECONDS
             elif op == "interrupt":
                 os.kill(first, signal.SIGINT)
         if taken and time.monotonic() >= next_look:

@@ -108,7 +108,7 @@ class LinuxSandbox(LocalSandbox):
         pool = stock.pool(self._points)
         child = pool.take_ready() or await pool.take()
         try:
-            mounts = self._take_mounts(stock, stored) or await run_blocking(
+            mounts = self._take_mounts() or await run_blocking(
                 stock.make_mounts, stored.name, self._mounts
             )
             self._begin(child, mounts, start.stdin)
@@ -120,14 +120,20 @@ class LinuxSandbox(LocalSandbox):
     def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> None:
         child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
 
-    def _take_mounts(self, stock: Stock, stored: StoredWorkspace) -> list[int] | None:
-        """Return what one run attaches if it is there already, and have more made for the next."""
+    def _take_mounts(self) -> list[int] | None:
+        """Return what one run attaches, if it is there already."""
         mounts = self._ahead.popleft() if self._ahead else None
         if mounts is None:
             self._mounts_wanted = min(2 * self._mounts_wanted, _MOST_MOUNTS_AHEAD)
+        return mounts
+
+    def _run_ended(self) -> None:
+        stock, stored = self._stock, self._stored
+        if stock is None or stored is None:
+            return
+        stock.pool(self._points).refill()
         if len(self._ahead) < self._mounts_wanted:
             stock.later(lambda: self._make_mounts_ahead(stock, stored))
-        return mounts
 
     def _make_mounts_ahead(self, stock: Stock, stored: StoredWorkspace) -> None:
         """In the stock's thread: make what the next runs attach."""

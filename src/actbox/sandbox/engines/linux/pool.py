@@ -92,10 +92,16 @@ class Pool(Generic[T]):
         """Return one that is ready, if there is one and nobody else waits for it."""
         with self._lock:
             taken = None if self._waiting else self._next_ready()
-            if not self._ready:
-                self._last_want = time.monotonic()
+            if self._ready:
+                return taken  # the next is made when this run is over: now it needs the processor more
+            self._last_want = time.monotonic()
         self._wake()
         return taken
+
+    def refill(self) -> None:
+        """Have what was taken replaced, now that there is time."""
+        if self.wants():
+            self._wake()
 
     async def take(self) -> T:
         """Return one that is the caller's from now on; in order of asking. Raises what `make` raises."""

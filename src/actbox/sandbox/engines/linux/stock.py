@@ -29,8 +29,6 @@ IDLE_SECONDS = 30.0
 
 # A file costs kernel memory too, however small it is.
 _INODES_PER_MIB = 256
-# Making the next sandbox takes processor time that the run which has just begun needs more.
-_AFTER_A_TAKE_SECONDS = 0.002
 _LOOK_SECONDS = 2.5
 _END_SECONDS = 5.0
 
@@ -216,8 +214,6 @@ class Stock:
         while self._await_work():
             self._do_jobs()
             while not self._closed and (wanting := [pool for pool in self._pools() if pool.wants()]):
-                if not any(pool.urgent() for pool in wanting):
-                    self._let_runs_begin()
                 for pool in wanting:
                     pool.fill()
                 self._do_jobs()
@@ -233,14 +229,6 @@ class Stock:
                         threading.Thread(target=_close_if_idle, args=(self,), daemon=True).start()
             self._poked = False
             return not self._closed
-
-    def _let_runs_begin(self) -> None:
-        deadline = time.monotonic() + _AFTER_A_TAKE_SECONDS
-        with self._changed:
-            while (left := deadline - time.monotonic()) > 0 and not (self._jobs or self._closed):
-                self._changed.wait(left)
-                if any(pool.urgent() for pool in self._pools()):
-                    return
 
     def _do_jobs(self) -> None:
         while self._jobs:
