@@ -12,11 +12,11 @@ import os
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.events import ArtifactCreated, Completed, Event, Output
+from actbox.core.events import Event, Output
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
@@ -93,37 +93,6 @@ class GuestProcess(ABC):
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 
 
-async def drive(
-    guest: GuestProcess,
-    first_message: bytes,
-    *,
-    command: bool,
-    engine: str,
-    toolset: Toolset,
-    limits: Limits,
-    timeout: float,
-    queue_ms: float,
-    collect: Collector,
-) -> AsyncGenerator[Event]:
-    """Yield the events of a run. However it is left, the guest's process tree has ended and its descriptors are closed.
-
-    `first_message` is the frame that says what to run; a `command` takes the guest's place and so says nothing more
-    on the channel. `collect` is called after the end, and returns the artifacts
-    and warnings about those that were left out.
-    """
-    run = _Run(guest, command, engine, toolset, limits, timeout)
-    try:
-        run.start(first_message)
-        while (event := await run.queue.get()) is not None:
-            yield event
-        artifacts, warnings = await collect()
-        for artifact in artifacts:
-            yield ArtifactCreated(artifact)
-        yield Completed(run.result(artifacts, warnings, queue_ms))
-    finally:
-        await run.close()
-
-
 class _Stream:
     """One of the guest's output pipes: decoded as it comes, and kept for the result."""
 
@@ -139,22 +108,35 @@ class _Stream:
         return "".join(self.parts)
 
 
-class _Run:
+class Run:
+    """One run of a guest. Use it as `async with`: however the block is left, the guest's process tree has ended or is
+    about to, and its descriptors are closed.
+
+    A `command` takes the guest's place and so says nothing more on the channel. `collect` is called after the end, and
+    returns the artifacts and warnings about those that were left out. Events are put into `queue` where one is given.
+    """
+
     def __init__(
         self,
         guest: GuestProcess,
+        *,
         command: bool,
         engine: str,
         toolset: Toolset,
         limits: Limits,
         timeout: float,
+        queue_ms: float,
+        collect: Collector,
+        queue: asyncio.Queue[Event | None] | None,
     ) -> None:
-        self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._guest = guest
         self._command = command
         self._engine = engine
         self._limits = limits
         self._timeout = min(timeout, limits.wall_seconds)
+        self._queue_ms = queue_ms
+        self._collect = collect
+        self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._streams = (_Stream(guest.stdout, "stdout"), _Stream(guest.stderr, "stderr"))
         self._output_left = limits.output_bytes
@@ -168,13 +150,26 @@ class _Run:
             toolset,
             limits.tool_calls,
             limits.message_bytes,
-            self.queue.put_nowait,
+            self._emit,
             self._over_budget,
             self._failed,
         )
-        self._over = asyncio.Event()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._close()
+
+    async def finish(self) -> ExecutionResult:
+        """Wait for the end, and return what the run came to."""
+        await self._over
+        artifacts, warnings = await self._collect()
+        return self._result(artifacts, warnings)
 
     def start(self, first_message: bytes) -> None:
+        """Send the frame that says what to run, and begin to listen."""
         self._started = time.perf_counter()
         for stream in self._streams:
             os.set_blocking(stream.descriptor, False)
@@ -198,7 +193,7 @@ class _Run:
         finally:
             os.close(stdin)
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Leave nothing behind; also when the run was abandoned halfway."""
         self._cancel_timers()
         self._calls.cancel()
@@ -207,7 +202,7 @@ class _Run:
         try:
             if self._ending is None:
                 # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
-                await asyncio.shield(asyncio.ensure_future(self._over.wait()))
+                await asyncio.shield(self._over)
         finally:
             for stream in self._streams:
                 self._close_stream(stream)
@@ -236,8 +231,14 @@ class _Run:
         if not self._wall_ms:
             self._note_time()
         self._calls.cancel()
-        self._over.set()
-        self.queue.put_nowait(None)
+        if not self._over.done():
+            self._over.set_result(None)
+        if self._queue is not None:
+            self._queue.put_nowait(None)
+
+    def _emit(self, event: Event) -> None:
+        if self._queue is not None:
+            self._queue.put_nowait(event)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:
@@ -294,7 +295,8 @@ class _Run:
     def _say(self, stream: _Stream, text: str) -> None:
         if text:
             stream.parts.append(text)
-            self.queue.put_nowait(Output(stream.name, text))
+            if self._queue is not None:
+                self._queue.put_nowait(Output(stream.name, text))
 
     def _close_stream(self, stream: _Stream) -> None:
         if stream.open:
@@ -359,8 +361,7 @@ class _Run:
 
     # What it came to
 
-    def result(self, artifacts: list[Artifact], warnings: list[str], queue_ms: float) -> ExecutionResult:
-        """Return the result; only when the queue has said that the run is over."""
+    def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
         ending, done = self._ending or Ending(), self._done
         if self._stop is None and done is None:
             self._stop = self._guest.stopped
@@ -384,7 +385,7 @@ class _Run:
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
                 max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
                 tool_calls=self._calls.count,
-                queue_ms=round(queue_ms, 3),
+                queue_ms=round(self._queue_ms, 3),
             ),
             sandbox=self._engine,
         )

@@ -58,10 +58,12 @@ class Workspace:
         finally:
             os.close(folder)
 
-    def has_no_output(self) -> bool:
-        """Return whether `output` is a folder with nothing in it, which is looked up without blocking."""
+    def mark_empty_output(self, limits: Limits) -> OutputFolder | None:
+        """Do as `mark_output` without blocking, if there is nothing in `output`; else return `None`."""
         with self._closing:
-            return self._descriptor >= 0 and is_empty(self._descriptor)
+            if self._descriptor < 0 or not is_empty(self._descriptor):
+                return None
+            return OutputFolder(self._descriptor, limits, known_empty=True)
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""

@@ -50,7 +50,7 @@ class _AfterImport:
         for finder in sys.meta_path:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Wrapped(spec.loader, self._then)
+                spec.loader = _Wrapped(spec.loader, self._then)  # type: ignore[assignment]
                 return spec
         return None
 

@@ -59,6 +59,7 @@ class Birth:
         tmp_mib: int,
         inodes: int,
         forkable: bool,
+        variables: Dict[str, str],
     ) -> None:
         self.groups = groups
         """Files of the sandbox's control groups: it joins by writing to those whose name begins with `join`."""
@@ -69,6 +70,7 @@ class Birth:
         self.tmp_mib = tmp_mib
         self.inodes = inodes
         self.forkable = forkable
+        self.variables = variables
 
 
 def be_child(birth: Birth) -> NoReturn:
@@ -149,6 +151,8 @@ def _be_guest(birth: Birth, go: int) -> NoReturn:
         # Without all of this there is no sandbox, and so no program.
         os.write(2, ("the sandbox could not be closed: %s\n" % error).encode())
         os._exit(125)
+    os.environ.clear()
+    os.environ.update(birth.variables)
     guest.main(_CHANNEL, _GO)
 
 

@@ -123,6 +123,7 @@ class _Nursery:
         environment: list[str],
         packages: list[str],
         preload: list[str],
+        variables: dict[str, str],
         kept: bool,
     ) -> Answer:
         """Enter the nursery's namespaces, make what all sandboxes share, import what they start with.
@@ -135,6 +136,7 @@ class _Nursery:
         self._owner_namespace = identity.owner_namespace() if identity.privileged else -1
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
         self._places = Places(environment, shelf)
+        self._variables = variables
         self._birthplace = self._places.birthplace([])
         self._filters = {forkable: seccomp.build(chroot=forkable) for forkable in (False, True)}
         for folder in packages:
@@ -247,6 +249,7 @@ class _Nursery:
             tmp_mib=tmp_mib,
             inodes=inodes,
             forkable=forkable,
+            variables=self._variables,
         )
         theirs = [descriptor for _, descriptor in birth.late]
         ours: list[int] = []

@@ -95,27 +95,43 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _base_variables(self) -> Mapping[str, str]:
-        return _VARIABLES
+        return {}  # guests are born with theirs
 
     def _guest_limits(self) -> Mapping[str, float]:
         # The kernel counts our pid 1 with the guest's own processes.
         return {**super()._guest_limits(), "processes": self.policy.limits.processes + 1}
 
-    async def _start_guest(self, start: GuestStart) -> GuestProcess:
-        stock, stored = self._stock, self._stored
-        if stock is None or stored is None:
-            raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
-        pool = stock.pool(self._points)
-        child = pool.take_ready() or await pool.take()
+    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
+        stock, _ = self._open()
+        if not self._ahead:
+            return None
+        child = stock.pool(self._points).take_ready()
+        if child is None:
+            return None
         try:
-            mounts = self._take_mounts() or await run_blocking(
-                stock.make_mounts, stored.name, self._mounts
-            )
+            self._begin(child, self._ahead.popleft(), start.stdin)
+        except BaseException:
+            child.discard()
+            raise
+        return child
+
+    async def _start_guest(self, start: GuestStart) -> GuestProcess:
+        stock, stored = self._open()
+        child = await stock.pool(self._points).take()
+        try:
+            mounts = self._take_mounts()
+            if mounts is None:
+                mounts = await run_blocking(stock.make_mounts, stored.name, self._mounts)
             self._begin(child, mounts, start.stdin)
         except BaseException:
             child.discard()
             raise
         return child
+
+    def _open(self) -> tuple[Stock, StoredWorkspace]:
+        if self._stock is None or self._stored is None:
+            raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
+        return self._stock, self._stored
 
     def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> None:
         child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
@@ -153,22 +169,6 @@ class LinuxSandbox(LocalSandbox):
         if groups is None or not groups.enforcer("memory"):
             watched["memory_mib"] = limits.memory_mib
         return watched
-
-
-_VARIABLES = {
-    "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/tmp",
-    "TMPDIR": "/tmp",
-    "USER": "agent",
-    "LANG": "C.UTF-8",
-    "MPLBACKEND": "Agg",
-    "MPLCONFIGDIR": "/tmp/.matplotlib",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    # More threads than this would only fight over the processors, and count as processes.
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
 
 
 def _mount(mount: FileMount) -> dict[str, Any]:

@@ -37,6 +37,22 @@ _VARIABLES = {
     "MKL_NUM_THREADS": "1",
 }
 
+# What every guest has.
+_GUEST_VARIABLES = {
+    "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/.matplotlib",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # More threads than this would only fight over the processors, and count as processes.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
 
 class NurseryDied(SandboxUnavailable):
     """The nursery process ended while something was asked of it."""
@@ -125,6 +141,7 @@ class Nursery:
             "environment": environment_folders(),
             "packages": package_folders(),
             "preload": list(self.preload),
+            "variables": _GUEST_VARIABLES,
             "kept": bool(self._kept),
         }
         answer, kept = self._ask("prepare", self._kept, request)
