@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 # So many are held before those that have ended are sorted out.
 _MOST_ENDED_GUESTS = 64
+# What the next run takes is made ready when this one is over, or after so long.
+_PREPARE_SECONDS = 0.01
 # What the guest takes as its first message; the program itself is bounded before.
 _MAX_FIRST_MESSAGE = 64 * 2**20
 
@@ -92,8 +94,8 @@ class LocalSandbox(Sandbox):
         """Return a guest that is there already, without waiting, if there is one. Raises `SandboxUnavailable`."""
         return None
 
-    def _run_ended(self) -> None:
-        """Do what can wait until a run is over."""
+    def _prepare_next(self) -> None:
+        """Make ready what the next run will take; called when a run has ended, or has gone on for a while."""
 
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:
@@ -270,6 +272,7 @@ class LocalSandbox(Sandbox):
             return ([], []) if output.is_empty() else await run_blocking(output.collect)
 
         asked = time.perf_counter()
+        loop = asyncio.get_running_loop()
         turns = slots()
         try:
             await turns.acquire()
@@ -294,12 +297,14 @@ class LocalSandbox(Sandbox):
                     collect=collect,
                     queue=queue,
                 )
+                preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
                 async with run:
                     run.start(request.frame)
                     yield run
+                preparing.cancel()
             finally:
                 turns.release()
-                asyncio.get_running_loop().call_soon(self._run_ended)
+                loop.call_soon(self._prepare_next)
         finally:
             output.close()
 

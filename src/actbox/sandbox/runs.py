@@ -30,6 +30,8 @@ from .guest.main import EXIT_CHANNEL_LOST
 from .verdict import verdict
 
 _READ_BYTES = 1024 * 1024
+# Most programs that run for so short print a line or two. To be woken for each would take the processor from them.
+_SHORT_SECONDS = 0.003
 # How long a guest may live on after its channel is closed or its result is in, before it is ended.
 _GRACE_SECONDS = 0.5
 
@@ -100,6 +102,7 @@ class _Stream:
         self.descriptor = descriptor
         self.name = name
         self.open = True
+        self.listening = False
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.parts: list[str] = []
 
@@ -173,7 +176,7 @@ class Run:
         self._started = time.perf_counter()
         for stream in self._streams:
             os.set_blocking(stream.descriptor, False)
-            self._loop.add_reader(stream.descriptor, self._read, stream)
+        self._timers.append(self._loop.call_later(_SHORT_SECONDS, self._listen))
         if self._guest.sock is not None:
             self._link = Link(self._guest.sock, self._limits.message_bytes, self._on_message, self._on_lost)
             self._calls.attach(self._link)
@@ -212,6 +215,13 @@ class Run:
                 self._guest.sock.close()
 
     # What happens while it runs
+
+    def _listen(self) -> None:
+        """Read output as it comes, from now on: a run that is over sooner has it read at its end."""
+        for stream in self._streams:
+            if stream.open:
+                stream.listening = True
+                self._loop.add_reader(stream.descriptor, self._read, stream)
 
     def _on_end(self, ending: Ending) -> None:
         if self._ending is not None:  # the run was over before its guest was
@@ -301,7 +311,8 @@ class Run:
     def _close_stream(self, stream: _Stream) -> None:
         if stream.open:
             stream.open = False
-            self._loop.remove_reader(stream.descriptor)
+            if stream.listening:
+                self._loop.remove_reader(stream.descriptor)
             os.close(stream.descriptor)
             self._say(stream, stream.decoder.decode(b"", final=True))
 

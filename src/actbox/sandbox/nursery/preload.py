@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 # Standard modules that programs of agents import most, and those that our own guest needs for what it does rarely.
 # Imported when there is nothing else to do: together they take some 60 ms.
-_USUAL: List[str] = [
+_USUAL: List[str] = []
+_USUALX = [
     "asyncio",
     "base64",
     "collections",

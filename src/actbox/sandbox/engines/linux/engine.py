@@ -143,7 +143,7 @@ class LinuxSandbox(LocalSandbox):
             self._mounts_wanted = min(2 * self._mounts_wanted, _MOST_MOUNTS_AHEAD)
         return mounts
 
-    def _run_ended(self) -> None:
+    def _prepare_next(self) -> None:
         stock, stored = self._stock, self._stored
         if stock is None or stored is None:
             return

@@ -17,6 +17,8 @@ from typing import Generic, Protocol, TypeVar
 MOST_READY = 8
 """So many are ready at most. More would not help: all processors are busy with using them and making others."""
 
+# So that one is there for the next while what was taken is being replaced.
+_LEAST_READY = 2
 _QUIET_SECONDS = 5.0
 
 
@@ -89,17 +91,19 @@ class Pool(Generic[T]):
         self._wake()
 
     def take_ready(self) -> T | None:
-        """Return one that is ready, if there is one and nobody else waits for it."""
+        """Return one that is ready, if there is one and nobody else waits for it.
+
+        Call `refill` when there is time: right now whoever took it needs the processor more.
+        """
         with self._lock:
             taken = None if self._waiting else self._next_ready()
-            if self._ready:
-                return taken  # the next is made when this run is over: now it needs the processor more
-            self._last_want = time.monotonic()
-        self._wake()
-        return taken
+            if not self._ready:
+                self._target = max(self._target, _LEAST_READY)
+                self._last_want = time.monotonic()
+            return taken
 
     def refill(self) -> None:
-        """Have what was taken replaced, now that there is time."""
+        """Have what was taken replaced."""
         if self.wants():
             self._wake()
 
