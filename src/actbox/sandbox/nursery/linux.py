@@ -310,7 +310,10 @@ def effective_capabilities() -> int:
 
 def set_name(name: str) -> None:
     """Set what process lists call this process: at most 15 bytes."""
-    _check(_libc.prctl(PR_SET_NAME, ctypes.cast(ctypes.c_char_p(name.encode()), ctypes.c_void_p).value or 0, 0, 0, 0), "prctl")
+    _check(
+        _libc.prctl(PR_SET_NAME, ctypes.cast(ctypes.c_char_p(name.encode()), ctypes.c_void_p).value or 0, 0, 0, 0),
+        "prctl",
+    )
 
 
 def set_dumpable(dumpable: bool) -> None:

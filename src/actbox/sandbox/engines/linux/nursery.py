@@ -153,9 +153,7 @@ class Nursery:
         self.host_id = answer["host_id"]
         self.starts += 1
 
-    def _ask(
-        self, op: str, descriptors: list[int] | None, request: dict[str, Any]
-    ) -> tuple[dict[str, Any], list[int]]:
+    def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
             data, received = receive(self._control)

@@ -121,9 +121,9 @@ class Stock:
         starts = self.nursery.starts
         child = Child(descriptors, group, lambda: self.nursery.alive and self.nursery.starts == starts)
         with self._changed:
-            self._children = {known for known in self._children if not known.ended} if len(
-                self._children
-            ) > 64 else self._children
+            self._children = (
+                {known for known in self._children if not known.ended} if len(self._children) > 64 else self._children
+            )
             self._children.add(child)
         return child
 
