@@ -47,7 +47,7 @@ class Done:
     cpu_ms: float
     max_rss_bytes: int
     alone: bool
-    """Whether the guest has no other process and no other thread, by its own word: where that is false they end later."""
+    """Whether the guest has no other process and no other thread, by its own word: others would have to be ended."""
 
 
 def parse(message: dict[str, Any]) -> Call | Done:

@@ -1,9 +1,9 @@
 """One sandbox, from its birth to its end, in the process that is its pid 1.
 
 Pid 1 is ours and stays. It builds the sandbox around itself and forks the guest into it; both then wait. When the host
-takes the sandbox for a run, pid 1 attaches what belongs to that run and lets the guest go on. From then on it reaps what
-guests leave behind, looks after the limits that no kernel mechanism holds, and tells the host how the guest ended. When
-it ends, or is killed, the kernel ends everything in the sandbox.
+takes the sandbox for a run, pid 1 attaches what belongs to that run and lets the guest go on. From then on it reaps
+what guests leave behind, looks after the limits that no kernel mechanism holds, and tells the host how the guest ended.
+When it ends, or is killed, the kernel ends everything in the sandbox.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def be_child(birth: Birth) -> NoReturn:
         if os.path.exists("/proc/self/ns/cgroup"):  # a kernel may have been built without
             linux.unshare(linux.CLONE_NEWCGROUP)
         birth.identity.become_guest()
+        linux.set_parent_death_signal(signal.SIGKILL)  # a change of ids has undone it
         linux.sethostname("actbox")
         linux.bring_loopback_up()
         # For counting processes; made while the host's own /proc is still in view, as the kernel demands.
@@ -107,7 +108,7 @@ def be_child(birth: Birth) -> NoReturn:
         kept = [birth.control, proc, go_write, *([] if events is None else [events]), *late]
         _keep_only(kept)
         linux.set_dumpable(False)
-        linux.drop_capabilities(frozenset({linux.CAP_SYS_ADMIN, linux.CAP_SYS_CHROOT}))
+        linux.gain_no_capabilities()
         _live(first, control, birth, Watcher(proc, events), go_write)
     except BaseException as error:
         control.say({"failure": "%s: %s" % (type(error).__name__, error)})
@@ -207,4 +208,3 @@ def _rehearse() -> None:
     """
     with contextlib.suppress(OSError):
         attach_run(json.loads('{"op": "take", "mounts": [], "watched": {}, "tmp_mib": 1, "inodes": 1}'), [-1, -1])
-    linux.keep_capabilities(frozenset({linux.CAP_SYS_ADMIN, linux.CAP_SYS_CHROOT}))

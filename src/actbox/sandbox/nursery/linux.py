@@ -283,15 +283,20 @@ def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
     Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on
     capabilities it is about this thread: make it while there is no other.
     """
+    gain_no_capabilities()
+    keep_capabilities(keep)
+
+
+def gain_no_capabilities() -> None:
+    """Let this process keep the capabilities that it has, and never get another: what it gives up is gone for good."""
     _empty_bounding_set()
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
     prctl(PR_SET_SECUREBITS, bits | _SECUREBIT_KEEP_CAPS_LOCKED | _SECUREBIT_NO_CAP_AMBIENT_RAISE)
-    keep_capabilities(keep)
 
 
 def keep_capabilities(keep: frozenset[int]) -> None:
-    """Give up the capabilities of this process but `keep`. After `drop_capabilities` that is for good, and one call."""
+    """Give up the capabilities of this process but `keep`; after `gain_no_capabilities` that is for good."""
     mask = sum(1 << capability for capability in keep)
     halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
     _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")

@@ -60,7 +60,7 @@ class Places:
 
     def birthplace(self, points: Points) -> int:
         """Return the namespace of the template that has these extra mount points: (absolute path, is it a folder)."""
-        key = tuple(sorted(points))
+        key = tuple(sorted((path, is_folder) for path, is_folder in points))
         if key not in self._births:
             template = self._templates.make(key)
             self._births[key] = self._make_namespace(lambda: _clear_for_template(template))

@@ -161,7 +161,7 @@ class _Nursery:
             for folder in ("input", "output"):
                 os.mkdir("%s/%s" % (path, folder), 0o755)
                 self._give("%s/%s" % (path, folder))
-            workspace = linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE)
+            workspace = os.open(path, _FOLDER)
         return {}, [workspace]
 
     def _close_workspace(self, descriptors: list[int], names: list[str]) -> Answer:

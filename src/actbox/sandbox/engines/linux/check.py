@@ -22,8 +22,8 @@ def check() -> EngineCheck:
             reason=f"it needs Linux, and this is {sys.platform}",
             advice="Run actbox in a Linux virtual machine or container.",
         )
-    from .engine import LinuxSandbox
     from . import stock
+    from .engine import LinuxSandbox
 
     sandbox = LinuxSandbox(Policy())
 

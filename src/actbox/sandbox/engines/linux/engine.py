@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import sys
-from collections import deque
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,12 +21,11 @@ from . import stock as stocks
 from .advice import why_not
 from .cgroups import support
 from .child import Child
-from .stock import Points, Stock, StoredWorkspace, inodes_for
+from .stock import Points, Stock, inodes_for
+from .stored import StoredWorkspace
 from .traits import linux_traits
 
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
-# What several runs of one sandbox at once attach is made ahead for so many.
-_MOST_MOUNTS_AHEAD = 8
 
 
 class LinuxSandbox(LocalSandbox):
@@ -54,8 +51,6 @@ class LinuxSandbox(LocalSandbox):
         }
         self._stock: Stock | None = None
         self._stored: StoredWorkspace | None = None
-        self._ahead: deque[list[int]] = deque()
-        self._mounts_wanted = 1
 
     async def _open_workspace(self) -> Workspace:
         preload = self.policy.preload
@@ -72,9 +67,8 @@ class LinuxSandbox(LocalSandbox):
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
         owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
-        if not self._mounts and stored.mounts:
-            self._ahead.append(stored.mounts)
-            stored.mounts = []
+        stored.mounts = self._mounts
+        stored.refill()
         stock.pool(self._points).expect(1)
         return Workspace(os.dup(stored.folder), self.guest_root, owner)
 
@@ -89,8 +83,6 @@ class LinuxSandbox(LocalSandbox):
         stored, self._stored = self._stored, None
         if stock is None or stored is None:
             return
-        while self._ahead:
-            _close_all(self._ahead.popleft())
         stored.discard()
         stocks.release(stock)
 
@@ -102,62 +94,41 @@ class LinuxSandbox(LocalSandbox):
         return {**super()._guest_limits(), "processes": self.policy.limits.processes + 1}
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
-        stock, _ = self._open()
-        if not self._ahead:
+        stock, stored = self._open()
+        if not stored.at_hand:
             return None
         child = stock.pool(self._points).take_ready()
-        if child is None:
-            return None
-        try:
-            self._begin(child, self._ahead.popleft(), start.stdin)
-        except BaseException:
-            child.discard()
-            raise
-        return child
+        return None if child is None else self._begin(child, stored.take_mounts() or stored.make_mounts(), start.stdin)
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         stock, stored = self._open()
         child = await stock.pool(self._points).take()
         try:
-            mounts = self._take_mounts()
+            mounts = stored.take_mounts()
             if mounts is None:
-                mounts = await run_blocking(stock.make_mounts, stored.name, self._mounts)
-            self._begin(child, mounts, start.stdin)
+                mounts = await run_blocking(stored.make_mounts)
         except BaseException:
             child.discard()
             raise
-        return child
+        return self._begin(child, mounts, start.stdin)
 
     def _open(self) -> tuple[Stock, StoredWorkspace]:
         if self._stock is None or self._stored is None:
             raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
         return self._stock, self._stored
 
-    def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> None:
-        child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
-
-    def _take_mounts(self) -> list[int] | None:
-        """Return what one run attaches, if it is there already."""
-        mounts = self._ahead.popleft() if self._ahead else None
-        if mounts is None:
-            self._mounts_wanted = min(2 * self._mounts_wanted, _MOST_MOUNTS_AHEAD)
-        return mounts
+    def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> Child:
+        try:
+            child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
+        except BaseException:
+            child.discard()
+            raise
+        return child
 
     def _prepare_next(self) -> None:
-        stock, stored = self._stock, self._stored
-        if stock is None or stored is None:
-            return
-        stock.pool(self._points).refill()
-        if len(self._ahead) < self._mounts_wanted:
-            stock.later(lambda: self._make_mounts_ahead(stock, stored))
-
-    def _make_mounts_ahead(self, stock: Stock, stored: StoredWorkspace) -> None:
-        """In the stock's thread: make what the next runs attach."""
-        while len(self._ahead) < self._mounts_wanted and self._stored is stored:
-            self._ahead.append(stock.make_mounts(stored.name, self._mounts))
-        if self._stored is not stored:  # stopped meanwhile
-            while self._ahead:
-                _close_all(self._ahead.popleft())
+        if self._stock is not None and self._stored is not None:
+            self._stock.pool(self._points).refill()
+            self._stored.refill()
 
     def _watched(self) -> dict[str, float]:
         """Return the limits that are left for pid 1 of the sandbox to look after.
@@ -187,11 +158,6 @@ def _mount(mount: FileMount) -> dict[str, Any]:
 def _points(mounts: list[dict[str, Any]]) -> Points:
     """Return the mount points that a root must have from the start."""
     return tuple(sorted((mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith(OWN)))
-
-
-def _close_all(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def _file_with(content: bytes) -> int:

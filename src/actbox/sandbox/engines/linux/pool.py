@@ -1,7 +1,7 @@
 """Things that runs take, made before they are needed; each is used once.
 
-How many are ready follows demand. A pool that nobody has asked yet has none and costs nothing; each time that a run finds it
-empty the number doubles, up to a bound; in quiet times it falls again, one by one.
+How many are ready follows demand. A pool that nobody has asked yet has none and costs nothing; each time that a run
+finds it empty the number doubles, up to a bound; in quiet times it falls again, one by one.
 """
 
 from __future__ import annotations

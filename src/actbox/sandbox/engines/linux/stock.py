@@ -23,6 +23,7 @@ from .cgroups import RunGroup, support
 from .child import Child
 from .nursery import Nursery, NurseryDied
 from .pool import Pool
+from .stored import StoredWorkspace
 
 IDLE_SECONDS = 30.0
 """A stock that no sandbox uses is closed after so long."""
@@ -40,31 +41,6 @@ def inodes_for(size_mib: int) -> int:
     return size_mib * _INODES_PER_MIB
 
 
-class StoredWorkspace:
-    """A workspace in the nursery: its name there, a descriptor of its folder, and the mounts of one run, made ahead."""
-
-    def __init__(self, stock: Stock, name: str, folder: int, mounts: list[int]) -> None:
-        self.name = name
-        self.folder = folder
-        self.mounts = mounts
-        self._stock = stock
-
-    @property
-    def ended(self) -> bool:
-        """Whether it can be used no more: never, it outlives the nursery process."""
-        return False
-
-    def discard(self) -> None:
-        """Remove it, with the descriptors that are still here."""
-        self.leave_to_parent()
-        self._stock.close_workspace(self.name)
-
-    def leave_to_parent(self) -> None:
-        """In a forked process: close the descriptors of one that is the parent's."""
-        for descriptor in [self.folder, *self.mounts]:
-            os.close(descriptor)
-
-
 class Stock:
     """A nursery, and what is made ahead with it."""
 
@@ -77,6 +53,7 @@ class Stock:
         self.workspaces = Pool(self._make_workspace, self._wake)
         self._others: dict[Points, Pool[Child]] = {}
         self._children: set[Child] = set()
+        self._workspaces: set[StoredWorkspace] = set()
         self._closing_names: list[str] = []
         self._jobs: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
@@ -131,12 +108,9 @@ class Stock:
         """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`."""
         name = uuid.uuid4().hex
         _, (folder,) = self.nursery.ask("open_workspace", name=name, size_mib=size_mib, inodes=inodes_for(size_mib))
-        workspace = StoredWorkspace(self, name, folder, [])
-        try:
-            workspace.mounts = self.make_mounts(name, [])
-        except BaseException:
-            workspace.discard()
-            raise
+        workspace = StoredWorkspace(self, name, folder)
+        with self._changed:
+            self._workspaces.add(workspace)
         return workspace
 
     def make_mounts(self, workspace: str, mounts: list[dict[str, Any]]) -> list[int]:
@@ -159,10 +133,11 @@ class Stock:
         except NurseryDied:
             return self.nursery.ask(op, descriptors, **request)
 
-    def close_workspace(self, name: str) -> None:
+    def remove_workspace(self, workspace: StoredWorkspace) -> None:
         """Have a workspace removed soon."""
         with self._changed:
-            self._closing_names.append(name)
+            self._workspaces.discard(workspace)
+            self._closing_names.append(workspace.name)
         self._wake()
 
     def later(self, job: Callable[[], None]) -> None:
@@ -175,6 +150,8 @@ class Stock:
         """Let go of everything that waits; the next run has it made for itself."""
         for pool in self._pools():
             pool.drain()
+        for workspace in list(self._workspaces):
+            workspace.drain()
 
     def close(self) -> None:
         """End the nursery and with it all that came from it; return when nothing of that is left."""
