@@ -57,10 +57,11 @@ def test_a_host_that_is_killed_leaves_no_process_behind() -> None:
         time.sleep(0.02)
 
 
-async def test_a_run_whose_nursery_dies_is_told_so_and_a_new_sandbox_works() -> None:
-    from actbox.sandbox.engines.linux.nursery import shared_nursery
+async def test_a_run_whose_nursery_dies_is_told_so_and_the_next_one_works_with_the_same_files() -> None:
+    from actbox.sandbox.engines.linux import stock
 
     async with actbox.open_sandbox("linux") as box:
+        await box.write_text("kept", "before")
         ready = asyncio.Event()
 
         async def consume() -> actbox.ExecutionResult:
@@ -73,17 +74,14 @@ async def test_a_run_whose_nursery_dies_is_told_so_and_a_new_sandbox_works() -> 
 
         task = asyncio.create_task(consume())
         await asyncio.wait_for(ready.wait(), 10)
-        shared_nursery()._process.send_signal(signal.SIGKILL)
+        os.kill(stock.acquire().nursery.pid, signal.SIGKILL)
         result = await asyncio.wait_for(task, 10)
         assert result.error is not None
         assert result.error.kind is ErrorKind.SANDBOX
         assert "nursery" in result.error.message
-        after = await box.run("1")
-        assert after.error is not None
-        assert after.error.kind is ErrorKind.SANDBOX
-        assert after.exit_code == 125
-    async with actbox.open_sandbox("linux") as box:
-        assert (await box.run("1 + 1")).value == 2
+        assert result.exit_code == 125
+        after = await box.run("open('kept').read()")
+        assert after.value == "before", after
 
 
 async def test_a_guest_that_is_killed_from_outside_is_a_crash() -> None:

@@ -75,12 +75,17 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run used. Times in milliseconds, memory in bytes (the largest process)."""
+    """What a run used. Times in milliseconds, memory in bytes (the largest process).
+
+    `wall_ms` is from the moment that the program could begin; `queue_ms` is how long the run waited before that, for
+    its turn among the runs of this process and for a sandbox.
+    """
 
     wall_ms: float = 0.0
     cpu_ms: float = 0.0
     max_rss_bytes: int = 0
     tool_calls: int = 0
+    queue_ms: float = 0.0
 
     def to_dict(self) -> dict[str, float | int]:
         """Return plain JSON data."""
@@ -89,6 +94,7 @@ class Usage:
             "cpu_ms": self.cpu_ms,
             "max_rss_bytes": self.max_rss_bytes,
             "tool_calls": self.tool_calls,
+            "queue_ms": self.queue_ms,
         }
 
 

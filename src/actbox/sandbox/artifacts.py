@@ -22,17 +22,34 @@ Marks = dict[str, tuple[int, int]]
 Found = tuple[str, int, os.stat_result]
 
 
+def is_empty(workspace: int) -> bool:
+    """Return whether a workspace's output is a folder with nothing in it."""
+    try:
+        folder = os.open("output", _FOLDER, dir_fd=workspace)
+    except OSError:
+        return False
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    finally:
+        os.close(folder)
+
+
 class OutputFolder:
     """What `/output` had in it when a run began, so that at its end only what it created or changed is collected."""
 
-    def __init__(self, workspace: int, limits: Limits) -> None:
+    def __init__(self, workspace: int, limits: Limits, *, known_empty: bool = False) -> None:
         # One of our own: the sandbox may be stopped, and its descriptor mean something else, before we collect.
         self._workspace = os.dup(workspace)
         self._closing = threading.Lock()
         self._limits = limits
         self._before: Marks = {}
-        for path, _, status in _Walk(workspace):
+        for path, _, status in () if known_empty else _Walk(workspace):
             self._before[path] = _mark(status)
+
+    def is_empty(self) -> bool:
+        """Return whether there is a folder with nothing in it, which is looked up without blocking."""
+        return is_empty(self._workspace)
 
     def close(self) -> None:
         """Let go of the folder; a collection that is under way goes on with a descriptor of its own."""

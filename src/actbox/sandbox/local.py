@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
-from actbox.core.events import Completed, Event
+from actbox.core.events import ArtifactCreated, Completed, Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
+from actbox.core.result import Artifact, ExecutionResult
 from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
@@ -26,12 +28,17 @@ from .blocking import run_blocking
 from .contract import Command, FileInfo, Sandbox, Tools
 from .ending import Stop
 from .guest import wire
-from .runs import GuestProcess, drive, failed_result
+from .runs import GuestProcess, Run, failed_result
+from .slots import slots
 from .workspace import Workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# So many are held before those that have ended are sorted out.
+_MOST_ENDED_GUESTS = 64
+# What the next run takes is made ready when this one is over, or after so long.
+_PREPARE_SECONDS = 0.01
 # What the guest takes as its first message; the program itself is bounded before.
 _MAX_FIRST_MESSAGE = 64 * 2**20
 
@@ -41,6 +48,18 @@ class GuestStart:
     """What an engine needs to know to start a guest: what stands on its standard input, and that is all."""
 
     stdin: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What one run is to do: the frame that says it to the guest, and what the host has to know."""
+
+    workspace: Workspace
+    frame: bytes
+    toolset: Toolset
+    seconds: float
+    stdin: bytes
+    is_command: bool
 
 
 class LocalSandbox(Sandbox):
@@ -71,6 +90,13 @@ class LocalSandbox(Sandbox):
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         """Start a guest that waits for its first message. Raises `SandboxUnavailable`."""
 
+    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
+        """Return a guest that is there already, without waiting, if there is one. Raises `SandboxUnavailable`."""
+        return None
+
+    def _prepare_next(self) -> None:
+        """Make ready what the next run will take; called when a run has ended, or has gone on for a while."""
+
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:
         """Return the environment variables that every guest has."""
@@ -93,10 +119,12 @@ class LocalSandbox(Sandbox):
             workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
-            for guest in self._guests:
+            guests = [guest for guest in self._guests if not guest.ended]
+            for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
-            await asyncio.gather(*(guest.wait() for guest in self._guests))
+            await asyncio.gather(*(guest.wait() for guest in guests))
+            self._guests.clear()
             await self._give_back(workspace)
 
     async def _give_back(self, workspace: Workspace) -> None:
@@ -110,32 +138,15 @@ class LocalSandbox(Sandbox):
     async def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        workspace = self._running()
-        if not isinstance(program, Program):
-            program = Program(program)
-        if program.language != "python":
-            raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
-        toolset = Toolset.of(tools)
-        spec = toolset.guest_spec()
-        taken = {tool["alias"] for tool in spec} & set(program.inputs)
-        if taken:
-            raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
-        for name, content in program.files.items():
-            data = content.encode() if isinstance(content, str) else content
-            try:
-                await run_blocking(workspace.write, f"input/{name}", data)
-            except FileError as error:
-                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
-        message = {
-            "t": "run",
-            "code": program.code,
-            "name": program.name,
-            "inputs": program.inputs,
-            "tools": spec,
-        }
-        async with aclosing(self._drive(workspace, message, toolset, timeout, b"")) as events:
+        request = await self._request(program, tools, timeout)
+        async with aclosing(self._events(request)) as events:
             async for event in events:
                 yield event
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        return await self._finish(await self._request(program, tools, timeout))
 
     async def execute_stream(
         self,
@@ -146,6 +157,55 @@ class LocalSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[Event]:
+        request = self._command_request(command, stdin, cwd, env, timeout)
+        async with aclosing(self._events(request)) as events:
+            async for event in events:
+                yield event
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ExecutionResult:
+        return await self._finish(self._command_request(command, stdin, cwd, env, timeout))
+
+    # From a call to a request
+
+    async def _request(self, program: Program | str, tools: Tools, timeout: float | None) -> _Request:
+        workspace = self._running()
+        if not isinstance(program, Program):
+            program = Program(program)
+        if program.language != "python":
+            raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
+        toolset = Toolset.of(tools)
+        spec = toolset.guest_spec()
+        taken = {tool["alias"] for tool in spec} & set(program.inputs)
+        if taken:
+            raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
+        seconds = _timeout(timeout, self.policy.limits.wall_seconds)
+        message = {
+            "t": "run",
+            "code": program.code,
+            "name": program.name,
+            "inputs": program.inputs,
+            "tools": spec,
+        }
+        frame = self._frame(message, self.policy.variables)
+        for name, content in program.files.items():
+            data = content.encode() if isinstance(content, str) else content
+            try:
+                await run_blocking(workspace.write, f"input/{name}", data)
+            except FileError as error:
+                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
+        return _Request(workspace, frame, toolset, seconds, b"", False)
+
+    def _command_request(
+        self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
+    ) -> _Request:
         workspace = self._running()
         if not isinstance(command, Iterable):
             raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
@@ -156,77 +216,103 @@ class LocalSandbox(Sandbox):
             raise InvalidValue("execute() takes stdin as bytes and cwd as text")
         if any("\0" in argument for argument in (*arguments, cwd or "")):
             raise InvalidValue("a command cannot have a NUL character in it")
-        extra = check_variables(env or {})
-        message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd), "extra": extra}
-        async with aclosing(self._drive(workspace, message, Toolset.of(None), timeout, stdin)) as events:
-            async for event in events:
-                yield event
+        seconds = _timeout(timeout, self.policy.limits.wall_seconds)
+        message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd)}
+        frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})})
+        return _Request(workspace, frame, Toolset.of(None), seconds, stdin, True)
+
+    def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
+        """Return the first message to a guest: what to run, and how it is to be there."""
+        message |= {
+            "variables": {**self._base_variables(), **variables},
+            "limits": self._guest_limits(),
+            "message_bytes": self.policy.limits.message_bytes,
+            "workspace": self.guest_root,
+        }
+        try:
+            return wire.encode(message, _MAX_FIRST_MESSAGE)
+        except (wire.MessageTooLong, ValueError, RecursionError) as error:
+            raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
 
     def _start_folder(self, cwd: str | None) -> str:
         if not cwd:
             return self.guest_root
         return cwd if cwd.startswith("/") else f"{self.guest_root}/{cwd}"
 
-    async def _drive(
-        self,
-        workspace: Workspace,
-        message: dict[str, Any],
-        toolset: Toolset,
-        timeout: float | None,
-        stdin: bytes,
-    ) -> AsyncGenerator[Event]:
+    # From a request to what it came to
+
+    async def _events(self, request: _Request) -> AsyncGenerator[Event]:
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        async with self._begun(request, queue) as run:
+            if isinstance(run, ExecutionResult):
+                result = run
+            else:
+                while (event := await queue.get()) is not None:
+                    yield event
+                result = await run.finish()
+        for artifact in result.artifacts:
+            yield ArtifactCreated(artifact)
+        yield Completed(result)
+
+    async def _finish(self, request: _Request) -> ExecutionResult:
+        async with self._begun(request, None) as run:
+            return run if isinstance(run, ExecutionResult) else await run.finish()
+
+    @asynccontextmanager
+    async def _begun(
+        self, request: _Request, queue: asyncio.Queue[Event | None] | None
+    ) -> AsyncGenerator[Run | ExecutionResult]:
+        """Begin a run, or say why it cannot begin; at the end of the block it is over."""
         limits = self.policy.limits
-        seconds = _timeout(timeout, limits.wall_seconds)
-        variables = {**self._base_variables(), **self.policy.variables, **message.pop("extra", {})}
-        message |= {
-            "variables": variables,
-            "limits": dict(self._guest_limits()),
-            "message_bytes": limits.message_bytes,
-            "workspace": self.guest_root,
-        }
+        output = request.workspace.mark_empty_output(limits)
+        if output is None:
+            output = await _whole(run_blocking(request.workspace.mark_output, limits), _close)
+
+        async def collect() -> tuple[list[Artifact], list[str]]:
+            return ([], []) if output.is_empty() else await run_blocking(output.collect)
+
+        asked = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        turns = slots()
         try:
-            frame = wire.encode(message, _MAX_FIRST_MESSAGE)
-        except (wire.MessageTooLong, ValueError, RecursionError) as error:
-            raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
-        output = await _whole(run_blocking(workspace.mark_output, limits), _close)
-        try:
-            async for event in self._drive_guest(message, frame, output, toolset, seconds, stdin):
-                yield event
+            await turns.acquire()
+            try:
+                start = GuestStart(stdin=request.stdin)
+                try:
+                    guest = self._guest_at_hand(start)
+                    if guest is None:
+                        guest = await _whole(self._start_guest(start), GuestProcess.abandon)
+                except (SandboxUnavailable, OSError) as error:
+                    yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
+                    return
+                self._add_guest(guest)
+                run = Run(
+                    guest,
+                    command=request.is_command,
+                    engine=self.traits.engine,
+                    toolset=request.toolset,
+                    limits=limits,
+                    timeout=request.seconds,
+                    queue_ms=(time.perf_counter() - asked) * 1000,
+                    collect=collect,
+                    queue=queue,
+                )
+                preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
+                async with run:
+                    run.start(request.frame)
+                    yield run
+                preparing.cancel()
+            finally:
+                turns.release()
+                loop.call_soon(self._prepare_next)
         finally:
             output.close()
 
-    async def _drive_guest(
-        self,
-        message: dict[str, Any],
-        frame: bytes,
-        output: OutputFolder,
-        toolset: Toolset,
-        seconds: float,
-        stdin: bytes,
-    ) -> AsyncGenerator[Event]:
-        limits = self.policy.limits
-        try:
-            guest = await _whole(self._start_guest(GuestStart(stdin=stdin)), GuestProcess.abandon)
-        except (SandboxUnavailable, OSError) as error:
-            yield Completed(failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here"))
-            return
+    def _add_guest(self, guest: GuestProcess) -> None:
+        """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""
+        if len(self._guests) >= _MOST_ENDED_GUESTS:
+            self._guests = {known for known in self._guests if not known.ended}
         self._guests.add(guest)
-        try:
-            events = drive(
-                guest,
-                frame,
-                command=message["t"] == "exec",
-                engine=self.traits.engine,
-                toolset=toolset,
-                limits=limits,
-                timeout=seconds,
-                collect=output.collect,
-            )
-            async with aclosing(events) as stream:
-                async for event in stream:
-                    yield event
-        finally:
-            self._guests.discard(guest)
 
     def _running(self) -> Workspace:
         if self._workspace is None:

@@ -12,16 +12,15 @@ import os
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.events import ArtifactCreated, Completed, Event, Output
+from actbox.core.events import Event, Output
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
 
-from .blocking import run_blocking
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done, parse
@@ -31,6 +30,8 @@ from .guest.main import EXIT_CHANNEL_LOST
 from .verdict import verdict
 
 _READ_BYTES = 1024 * 1024
+# Most programs that run for so short print a line or two. To be woken for each would take the processor from them.
+_SHORT_SECONDS = 0.003
 # How long a guest may live on after its channel is closed or its result is in, before it is ended.
 _GRACE_SECONDS = 0.5
 
@@ -42,58 +43,56 @@ class GuestProcess(ABC):
     """The host's end of the channel, or `None` once it is closed."""
     stdout: int
     stderr: int
+    stdin: int = -1
+    """What goes to the guest with the first message, to be its standard input; -1 where it has one already."""
     stopped: Stop | None = None
     """Set by the engine before it ends a guest for a reason of its own, such as the sandbox's `stop()`."""
 
+    @property
     @abstractmethod
-    async def wait(self) -> Ending:
-        """Return how the guest ended, once nothing of its process tree is left."""
+    def ended(self) -> bool:
+        """Whether nothing of its process tree is left."""
+
+    @abstractmethod
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        """Call a function in this event loop, with how the guest ended, once nothing of its process tree is left."""
 
     @abstractmethod
     def kill(self) -> None:
         """End the guest's whole process tree, at once; also when it has ended already."""
 
+    def dismiss(self) -> bool:
+        """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
+        return False
+
+    async def wait(self) -> Ending:
+        """Return how the guest ended, once nothing of its process tree is left."""
+        ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+        def tell(ending: Ending) -> None:
+            if not ended.done():
+                ended.set_result(ending)
+
+        self.when_ended(tell)
+        return await ended
+
     async def abandon(self) -> None:
         """End a guest that no run has taken over, and close its descriptors."""
         self.kill()
+        self.close()
         await self.wait()
+
+    def close(self) -> None:
+        """Close the descriptors of a guest that no run has taken over."""
         os.close(self.stdout)
         os.close(self.stderr)
+        if self.stdin >= 0:
+            os.close(self.stdin)
         if self.sock is not None:
             self.sock.close()
 
 
-Collector = Callable[[], tuple[list[Artifact], list[str]]]
-
-
-async def drive(
-    guest: GuestProcess,
-    first_message: bytes,
-    *,
-    command: bool,
-    engine: str,
-    toolset: Toolset,
-    limits: Limits,
-    timeout: float,
-    collect: Collector,
-) -> AsyncGenerator[Event]:
-    """Yield the events of a run. However it is left, the guest's process tree has ended and its descriptors are closed.
-
-    `first_message` is the frame that says what to run; a `command` takes the guest's place and so says nothing more
-    on the channel. `collect` is called in a thread after the end, and returns
-    the artifacts and warnings about those that were left out.
-    """
-    run = _Run(guest, command, engine, toolset, limits, timeout)
-    try:
-        run.start(first_message)
-        while (event := await run.queue.get()) is not None:
-            yield event
-        artifacts, warnings = await run_blocking(collect)
-        for artifact in artifacts:
-            yield ArtifactCreated(artifact)
-        yield Completed(run.result(artifacts, warnings))
-    finally:
-        await run.close()
+Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 
 
 class _Stream:
@@ -103,6 +102,7 @@ class _Stream:
         self.descriptor = descriptor
         self.name = name
         self.open = True
+        self.listening = False
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.parts: list[str] = []
 
@@ -111,22 +111,35 @@ class _Stream:
         return "".join(self.parts)
 
 
-class _Run:
+class Run:
+    """One run of a guest. Use it as `async with`: however the block is left, the guest's process tree has ended or is
+    about to, and its descriptors are closed.
+
+    A `command` takes the guest's place and so says nothing more on the channel. `collect` is called after the end, and
+    returns the artifacts and warnings about those that were left out. Events are put into `queue` where one is given.
+    """
+
     def __init__(
         self,
         guest: GuestProcess,
+        *,
         command: bool,
         engine: str,
         toolset: Toolset,
         limits: Limits,
         timeout: float,
+        queue_ms: float,
+        collect: Collector,
+        queue: asyncio.Queue[Event | None] | None,
     ) -> None:
-        self.queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._guest = guest
         self._command = command
         self._engine = engine
         self._limits = limits
         self._timeout = min(timeout, limits.wall_seconds)
+        self._queue_ms = queue_ms
+        self._collect = collect
+        self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._streams = (_Stream(guest.stdout, "stdout"), _Stream(guest.stderr, "stderr"))
         self._output_left = limits.output_bytes
@@ -140,34 +153,59 @@ class _Run:
             toolset,
             limits.tool_calls,
             limits.message_bytes,
-            self.queue.put_nowait,
+            self._emit,
             self._over_budget,
             self._failed,
         )
-        self._waiter: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] = self._loop.create_future()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._close()
+
+    async def finish(self) -> ExecutionResult:
+        """Wait for the end, and return what the run came to."""
+        await self._over
+        artifacts, warnings = await self._collect()
+        return self._result(artifacts, warnings)
 
     def start(self, first_message: bytes) -> None:
+        """Send the frame that says what to run, and begin to listen."""
         self._started = time.perf_counter()
         for stream in self._streams:
             os.set_blocking(stream.descriptor, False)
-            self._loop.add_reader(stream.descriptor, self._read, stream)
+        self._timers.append(self._loop.call_later(_SHORT_SECONDS, self._listen))
         if self._guest.sock is not None:
             self._link = Link(self._guest.sock, self._limits.message_bytes, self._on_message, self._on_lost)
             self._calls.attach(self._link)
-            self._link.send(first_message)
+            self._link.send(self._send_with_stdin(first_message))
         self._timers.append(self._loop.call_later(self._timeout, self._on_timeout))
-        self._waiter = asyncio.create_task(self._wait())
+        self._guest.when_ended(self._on_end)
 
-    async def close(self) -> None:
+    def _send_with_stdin(self, frame: bytes) -> bytes:
+        """Send the beginning of a message with the descriptor that goes along, if any; return the rest of it."""
+        stdin, self._guest.stdin = self._guest.stdin, -1
+        if stdin < 0 or self._guest.sock is None:
+            return frame
+        try:
+            return frame[socket.send_fds(self._guest.sock, [frame], [stdin]) :]
+        except OSError:  # the guest is gone, which is noticed elsewhere
+            return frame
+        finally:
+            os.close(stdin)
+
+    async def _close(self) -> None:
         """Leave nothing behind; also when the run was abandoned halfway."""
         self._cancel_timers()
         self._calls.cancel()
         if self._ending is None:
             self._guest.kill()
         try:
-            if self._waiter is not None and not self._waiter.done():
+            if self._ending is None:
                 # Shielded: a caller that is cancelled twice must not leave the guest's last moments unwatched.
-                await asyncio.shield(self._waiter)
+                await asyncio.shield(self._over)
         finally:
             for stream in self._streams:
                 self._close_stream(stream)
@@ -178,21 +216,39 @@ class _Run:
 
     # What happens while it runs
 
-    async def _wait(self) -> None:
-        try:
-            ending = await self._guest.wait()
-        except Exception as error:
-            ending = Ending(failure=f"{type(error).__name__}: {error}")
+    def _listen(self) -> None:
+        """Read output as it comes, from now on: a run that is over sooner has it read at its end."""
+        for stream in self._streams:
+            if stream.open:
+                stream.listening = True
+                self._loop.add_reader(stream.descriptor, self._read, stream)
+
+    def _on_end(self, ending: Ending) -> None:
+        if self._ending is not None:  # the run was over before its guest was
+            return
         if self._link is not None:
             self._link.drain()
+        self._finish(ending)
+
+    def _finish(self, ending: Ending) -> None:
+        """The run is over, with what is known now of its guest."""
+        if self._ending is not None:
+            return
+        self._ending = ending
         for stream in self._streams:
             self._read_all(stream)
-        self._ending = ending
         self._cancel_timers()  # a consumer that is slow to read the end must not change it
         if not self._wall_ms:
             self._note_time()
         self._calls.cancel()
-        self.queue.put_nowait(None)
+        if not self._over.done():
+            self._over.set_result(None)
+        if self._queue is not None:
+            self._queue.put_nowait(None)
+
+    def _emit(self, event: Event) -> None:
+        if self._queue is not None:
+            self._queue.put_nowait(event)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:
@@ -249,12 +305,14 @@ class _Run:
     def _say(self, stream: _Stream, text: str) -> None:
         if text:
             stream.parts.append(text)
-            self.queue.put_nowait(Output(stream.name, text))
+            if self._queue is not None:
+                self._queue.put_nowait(Output(stream.name, text))
 
     def _close_stream(self, stream: _Stream) -> None:
         if stream.open:
             stream.open = False
-            self._loop.remove_reader(stream.descriptor)
+            if stream.listening:
+                self._loop.remove_reader(stream.descriptor)
             os.close(stream.descriptor)
             self._say(stream, stream.decoder.decode(b"", final=True))
 
@@ -274,7 +332,10 @@ class _Run:
         if self._stop is None:
             self._done = message
             self._note_time()
-            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+            if message.alone and self._guest.dismiss():
+                self._finish(Ending())
+            else:
+                self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
 
     def _on_lost(self, error: wire.ProtocolError | None) -> None:
         hint = "do not touch descriptors other than those that the program opened itself"
@@ -311,8 +372,7 @@ class _Run:
 
     # What it came to
 
-    def result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
-        """Return the result; only when the queue has said that the run is over."""
+    def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
         ending, done = self._ending or Ending(), self._done
         if self._stop is None and done is None:
             self._stop = self._guest.stopped
@@ -336,6 +396,7 @@ class _Run:
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
                 max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
                 tool_calls=self._calls.count,
+                queue_ms=round(self._queue_ms, 3),
             ),
             sandbox=self._engine,
         )

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.policy import Limits
 
-from .artifacts import OutputFolder
+from .artifacts import OutputFolder, is_empty
 from .contract import FileInfo
 from .regular_file import read_regular
 
@@ -57,6 +57,13 @@ class Workspace:
             return OutputFolder(folder, limits)
         finally:
             os.close(folder)
+
+    def mark_empty_output(self, limits: Limits) -> OutputFolder | None:
+        """Do as `mark_output` without blocking, if there is nothing in `output`; else return `None`."""
+        with self._closing:
+            if self._descriptor < 0 or not is_empty(self._descriptor):
+                return None
+            return OutputFolder(self._descriptor, limits, known_empty=True)
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""

@@ -46,6 +46,8 @@ class Done:
     error: ErrorInfo | None
     cpu_ms: float
     max_rss_bytes: int
+    alone: bool
+    """Whether the guest has no other process and no other thread, by its own word: others would have to be ended."""
 
 
 def parse(message: dict[str, Any]) -> Call | Done:
@@ -67,6 +69,7 @@ def parse(message: dict[str, Any]) -> Call | Done:
             error=_error(fields.take("error", dict, None)),
             cpu_ms=float(fields.take("cpu_ms", (int, float), 0.0)),
             max_rss_bytes=fields.take("max_rss_bytes", int, 0),
+            alone=fields.take("alone", object, False) is True,
         )
         fields.finish()
         if not 0 <= done.exit_code <= 255 or (done.exit_code != 0) != (done.error is not None):

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
@@ -114,7 +114,8 @@ class _Subprocess(GuestProcess):
     def __init__(self, stdin: bytes, folder: str) -> None:
         self._mark = uuid.uuid4().hex
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[Ending] = self._loop.create_future()
+        self._ending: Ending | None = None
+        self._when_ended: list[Callable[[Ending], None]] = []
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             self.sock, their_sock = socket.socketpair()
             ours.callback(self.sock.close)
@@ -145,11 +146,18 @@ class _Subprocess(GuestProcess):
         # A thread of its own a run: waiting for a child by descriptor or signal is not to be had on every platform.
         threading.Thread(target=self._reap, name="actbox-reap", daemon=True).start()
 
-    async def wait(self) -> Ending:
-        return await asyncio.shield(self._ended)
+    @property
+    def ended(self) -> bool:
+        return self._ending is not None
+
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        if self._ending is None:
+            self._when_ended.append(call)
+        else:
+            self._loop.call_soon(call, self._ending)
 
     def kill(self) -> None:
-        if not self._ended.done():
+        if self._ending is None:
             self._end_tree()
 
     def _reap(self) -> None:
@@ -168,8 +176,9 @@ class _Subprocess(GuestProcess):
             self._loop.call_soon_threadsafe(self._tell, ending)
 
     def _tell(self, ending: Ending) -> None:
-        if not self._ended.done():
-            self._ended.set_result(ending)
+        self._ending = ending
+        for call in self._when_ended:
+            call(ending)
 
     def _end_tree(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

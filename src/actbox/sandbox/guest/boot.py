@@ -6,7 +6,10 @@ running any `__init__`, so that nothing else is imported and a program's own mod
 
 from __future__ import annotations
 
-from typing import List
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import List
+
 
 BOOT = (
     "import sys,types,importlib;"

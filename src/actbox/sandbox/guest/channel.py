@@ -10,18 +10,14 @@ import contextlib
 import os
 import select
 import socket
-import sys
 import threading
-from typing import Any, Callable, Dict, Optional, Set
 
 from . import wire
 
-if sys.version_info >= (3, 11):
-    from typing import TYPE_CHECKING
-else:
-    TYPE_CHECKING = False
+TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
+    from typing import Any, Callable, Dict, Optional, Set
 
 _READ_BYTES = 256 * 1024
 
@@ -57,6 +53,8 @@ class HostChannel:
 
     def __init__(self, sock: socket.socket, max_bytes: int) -> None:
         self.max_bytes = max_bytes
+        self.stdin = -1
+        """A descriptor that came with the first message, to be read as standard input."""
         self._sock = sock
         self._fd = sock.fileno()
         self._owner = os.getpid()
@@ -121,9 +119,10 @@ class HostChannel:
     def receive_first(self) -> Dict[str, Any]:
         """Wait for the message that says what to run. Raises `ChannelClosed`, `wire.ProtocolError`."""
         while True:
-            data = self._sock.recv(_READ_BYTES)
+            data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, 1)
             if not data:
                 raise ChannelClosed
+            self.stdin = descriptors[0] if descriptors else self.stdin
             for message in self._reader.feed(data):
                 return message
 

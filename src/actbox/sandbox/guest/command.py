@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, NoReturn
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as every shell has them
 

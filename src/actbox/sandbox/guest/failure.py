@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
-import sysconfig
 import traceback
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from .channel import ToolError
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 MAX_MESSAGE = 20_000
 MAX_TRACEBACK = 50_000
 
 _GUEST_FOLDER = __file__.rpartition("/")[0]
 _LIBRARIES = tuple(
-    {sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {prefix + "/lib/" for prefix in (sys.prefix, sys.base_prefix)}
-    | {"/usr/lib/", "<frozen "}
+    {prefix + "/lib/" for prefix in (sys.prefix, sys.base_prefix)}
+    | {os.path.dirname(os.__file__) + "/", "/usr/lib/", "<frozen "}
 )
+_PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
 def describe_exception(error: BaseException, program_name: str, tool_names: Iterable[str] = ()) -> Dict[str, Any]:
@@ -68,7 +71,9 @@ def cut(text: str, most: int) -> str:
 
 
 def _own(filename: str) -> bool:
-    return not filename.startswith(_GUEST_FOLDER) and not filename.startswith(_LIBRARIES)
+    if filename.startswith(_GUEST_FOLDER) or filename.startswith(_LIBRARIES):
+        return False
+    return not any(folder in filename for folder in _PACKAGES)
 
 
 def _traceback(error: BaseException, program_name: str) -> Tuple[str, Optional[int]]:

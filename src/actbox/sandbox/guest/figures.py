@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, Callable, List
 
 from .imports import after_import
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, List
 
 _PYPLOT = "matplotlib.pyplot"
 _DPI = 144

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Callable, Optional, Sequence
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from typing import Callable, Optional, Sequence
 
 
 def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
@@ -31,7 +34,7 @@ def _set_fork(context: ModuleType) -> None:
         context._default_context = context.DefaultContext(contexts["fork"])  # type: ignore[attr-defined]
 
 
-class _AfterImport(MetaPathFinder):
+class _AfterImport:
     """Calls a function once with a module, right after the module was imported in the ordinary way."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
@@ -47,12 +50,12 @@ class _AfterImport(MetaPathFinder):
         for finder in sys.meta_path:
             spec = finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
-                spec.loader = _Wrapped(spec.loader, self._then)
+                spec.loader = _Wrapped(spec.loader, self._then)  # type: ignore[assignment]
                 return spec
         return None
 
 
-class _Wrapped(Loader):
+class _Wrapped:
     def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
         self._loader = loader
         self._then = then

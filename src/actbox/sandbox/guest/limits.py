@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import resource
-from typing import Dict, Union
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Dict, Union
 
 _MIB = 2**20
 
 
-def apply_limits(limits: Dict[str, Union[int, float]]) -> None:
-    """Set this process's resource limits. What memory it has already, before the program came, does not count."""
+def apply_limits(limits: Dict[str, Union[int, float]], used_bytes: int) -> None:
+    """Set this process's resource limits. What memory it had before the program came, `used_bytes`, does not count."""
     _lower(resource.RLIMIT_CORE, 0, 0)
     if "memory_mib" in limits:
-        most = int(limits["memory_mib"]) * _MIB + _data_bytes()
+        most = int(limits["memory_mib"]) * _MIB + used_bytes
         _lower(resource.RLIMIT_DATA, most, most)
     if "cpu_seconds" in limits:
         seconds = max(1, -int(-limits["cpu_seconds"] // 1))  # whole seconds, rounded up
@@ -27,7 +30,7 @@ def apply_limits(limits: Dict[str, Union[int, float]]) -> None:
         _lower(resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"]))
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
     """Return the memory that this process has of the kind which the limit counts; 0 where that cannot be read."""
     try:
         with open("/proc/self/status", "rb") as file:

@@ -10,13 +10,12 @@ import atexit
 import gc
 import io
 import os
-import random
 import resource
+import signal
 import socket
 import sys
 import threading
 import time
-from typing import Any, Dict, NoReturn, Optional
 
 from . import wire
 from .channel import ChannelClosed, HostChannel
@@ -24,10 +23,15 @@ from .command import replace_with_command
 from .failure import cut, describe_exception
 from .figures import catch_figures
 from .imports import fork_by_default
-from .limits import apply_limits
+from .limits import apply_limits, data_bytes
 from .program import Compiled, compile_program, exit_code_of, new_main, run_in
+from .rehearsal import rehearse
 from .tools import bind_tools
 from .value import describe_value
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional
 
 # Characters of each text in a result that was too long for a message: six times as many bytes at most.
 _SHORT_TEXT = 2_000
@@ -35,15 +39,25 @@ _SHORT_TEXT = 2_000
 EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, and its result could not be sent
 
 
-def main(descriptor: int) -> NoReturn:
-    """Serve one run over the channel at `descriptor`, and end the process."""
+def main(descriptor: int, go: int = -1) -> NoReturn:
+    """Serve one run over the channel at `descriptor`, and end the process.
+
+    All that needs no message is done before the first one comes, so that a guest that waits has little left to do.
+    `go` is a pipe that says when what the run needs is in its place; -1 where it is from the start.
+    """
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
+    _own_streams()
+    _reseed()
+    fork_by_default()
+    os.register_at_fork(after_in_child=channel.leave_to_parent)
+    rehearse()
+    used_bytes = data_bytes()
     try:
         message = channel.receive_first()
     except ChannelClosed:
         os._exit(0)  # the host went away before it had a program
-    serve(channel, message)
+    serve(channel, message, used_bytes, go)
 
 
 def wire_limit_until_told() -> int:
@@ -51,25 +65,33 @@ def wire_limit_until_told() -> int:
     return 64 * 2**20
 
 
-def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
-    """Run what the message says, send what came of it, and end the process."""
+def _wait_for(go: int) -> None:
+    if go >= 0:
+        if not os.read(go, 1):
+            os._exit(0)  # the sandbox has been given up
+        os.close(go)
+
+
+def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: int) -> NoReturn:
+    """Run what the message says, send what came of it, and end the process.
+
+    `used_bytes` is the memory that the process had before it was a program's.
+    """
     os.environ.update(message["variables"])
     os.umask(0o022)
-    apply_limits(message["limits"])
+    apply_limits(message["limits"], used_bytes)
     if message["t"] == "exec":
+        if channel.stdin >= 0:
+            os.dup2(channel.stdin, 0)
+        _wait_for(go)
         replace_with_command(message)
     started = time.process_time()
     channel.max_bytes = message["message_bytes"]
-    _own_streams()
-    _reseed()
     folder = message["workspace"]
-    os.chdir(folder)
     sys.argv = [message["name"]]
     sys.path.insert(0, folder)
     save_figures = catch_figures(os.path.join(folder, "output"))
-    fork_by_default()
     owner = os.getpid()
-    os.register_at_fork(after_in_child=channel.leave_to_parent)
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
     names: Dict[str, Any] = {}
@@ -82,11 +104,15 @@ def serve(channel: HostChannel, message: Dict[str, Any]) -> NoReturn:
     if compiled is not None:
         names = bind_tools(message["tools"], channel, compiled.awaits)
         names.update(message["inputs"])
+    _wait_for(go)
+    os.chdir(folder)
+    if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)
     _wait_for_threads()
     _flush()
     if os.getpid() != owner:
         os._exit(done["exit"])
+    done["alone"] = is_alone()
     done["cpu_ms"] = (time.process_time() - started) * 1000
     done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     os._exit(_send(channel, done))
@@ -153,10 +179,24 @@ def _own_streams() -> None:
 
 def _reseed() -> None:
     """Give this process randomness of its own: all that were forked from one place would share it."""
-    random.seed()
+    if "random" in sys.modules:  # imported later it seeds itself
+        sys.modules["random"].seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
+
+
+def is_alone() -> bool:
+    """Return whether this process has no children and never had one, and no other thread: nothing outlives its end."""
+    if threading.active_count() > 1 or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
+        return False
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        return False  # one that it has waited for, which may have left children of its own
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _wait_for_threads() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import builtins
-import inspect
 import linecache
 import sys
 from types import CodeType, ModuleType
-from typing import Any, Dict, Optional, Tuple
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
 
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+_CO_COROUTINE = 0x80  # as `inspect` has it, which is much to import for one number
 # No identifier, so that no program can have a variable of this name.
 _VALUE = "<value>"
 
@@ -72,7 +75,7 @@ def new_main(names: Dict[str, Any]) -> ModuleType:
 def run_in(main: ModuleType, compiled: Compiled) -> Tuple[bool, Any]:
     """Run the program; return whether it ended in an expression, and that expression's value."""
     namespace = main.__dict__
-    if compiled.code.co_flags & inspect.CO_COROUTINE:
+    if compiled.code.co_flags & _CO_COROUTINE:
         import asyncio
 
         asyncio.run(_as_coroutine(eval(compiled.code, namespace)))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict, List
 
 from .channel import HostChannel, ToolError
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
 
 
 def bind_tools(specs: List[Dict[str, Any]], channel: HostChannel, awaited: bool) -> Dict[str, Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Dict, Tuple, Union
 
 from .tools import plain
 from .wire import has_long_number, is_too_deep
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, Tuple, Union
 
 MAX_TEXT = 100_000
 MAX_FORM_BYTES = 4 * 2**20

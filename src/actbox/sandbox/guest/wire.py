@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import re
 import struct
-from typing import Any, Dict, Iterator, List
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List
 
 _HEADER = struct.Struct("!II")
 _MARK = "\0"

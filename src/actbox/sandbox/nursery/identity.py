@@ -29,9 +29,16 @@ class Identity:
         self.privileged = privileged
         self.host_id = _free_host_id() if privileged else os.geteuid()
 
-    def enter(self) -> None:
-        """Move this process, the nursery, to where it may mount. It must have one thread only."""
+    def enter(self, users: int = -1) -> None:
+        """Move this process, the nursery, to where it may mount. It must have one thread only.
+
+        `users` is the user namespace of a nursery that has died, to be taken up again; -1 makes a new one.
+        """
         if self.privileged:
+            linux.unshare(linux.CLONE_NEWNS)
+            return
+        if users >= 0:
+            linux.setns(users, linux.CLONE_NEWUSER)
             linux.unshare(linux.CLONE_NEWNS)
             return
         uid, gid = os.geteuid(), os.getegid()

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import signal
 import socket
 import struct
 
@@ -114,6 +115,8 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 _F_SETPIPE_SZ = 1031
 
+# By architecture, as `os.uname().machine` has it.
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 # System calls from 424 on have the same number on every architecture.
 _SYS_PIDFD_SEND_SIGNAL = 424
 _SYS_OPEN_TREE = 428
@@ -140,6 +143,28 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flags: int = 0) -> None:
     """Enter the namespace of a `/proc/*/ns/*` descriptor, or those named by `flags` of a pidfd's process."""
     _check(_libc.setns(fd, flags), "setns")
+
+
+def fork_into(flags: int) -> int:
+    """Fork a child that is born in new namespaces (`CLONE_NEW*`); return its pid, and 0 in the child.
+
+    Unlike `unshare` this makes it pid 1 of a new pid namespace that its new user namespace owns, with one fork. Python
+    is told of the fork, the C library is not: make the call from a process that has one thread.
+    """
+    number = _SYS_CLONE.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"clone: its number on {os.uname().machine} is not known")
+    ctypes.pythonapi.PyOS_BeforeFork()
+    result = _libc_holding_the_gil.syscall(
+        ctypes.c_long(number), ctypes.c_long(flags | signal.SIGCHLD), *[ctypes.c_long(0)] * 4
+    )
+    code = ctypes.get_errno()
+    if result == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    ctypes.set_errno(code)
+    return int(_check(result, "clone"))
 
 
 def sethostname(name: str) -> None:
@@ -258,10 +283,20 @@ def drop_capabilities(keep: frozenset[int] = frozenset()) -> None:
     Needs CAP_SETPCAP (EPERM), which a process has in a user namespace that it made. Like every call on
     capabilities it is about this thread: make it while there is no other.
     """
+    gain_no_capabilities()
+    keep_capabilities(keep)
+
+
+def gain_no_capabilities() -> None:
+    """Let this process keep the capabilities that it has, and never get another: what it gives up is gone for good."""
     _empty_bounding_set()
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     bits = _SECUREBIT_NOROOT | _SECUREBIT_NO_SETUID_FIXUP
     prctl(PR_SET_SECUREBITS, bits | _SECUREBIT_KEEP_CAPS_LOCKED | _SECUREBIT_NO_CAP_AMBIENT_RAISE)
+
+
+def keep_capabilities(keep: frozenset[int]) -> None:
+    """Give up the capabilities of this process but `keep`; after `gain_no_capabilities` that is for good."""
     mask = sum(1 << capability for capability in keep)
     halves = [(half, half, 0) for half in (mask & 0xFFFFFFFF, mask >> 32)]
     _check(_libc.capset(_capability_header(), struct.pack("=6I", *halves[0], *halves[1])), "capset")
@@ -276,6 +311,14 @@ def effective_capabilities() -> int:
 
 
 # Processes and descriptors
+
+
+def set_name(name: str) -> None:
+    """Set what process lists call this process: at most 15 bytes."""
+    _check(
+        _libc.prctl(PR_SET_NAME, ctypes.cast(ctypes.c_char_p(name.encode()), ctypes.c_void_p).value or 0, 0, 0, 0),
+        "prctl",
+    )
 
 
 def set_dumpable(dumpable: bool) -> None:
@@ -345,6 +388,11 @@ def _load_libc() -> ctypes.CDLL:
 
 
 _libc = _load_libc()
+# A child that is forked while the lock of the interpreter is let go could not take it back.
+_libc_holding_the_gil = ctypes.PyDLL(None, use_errno=True)
+_libc_holding_the_gil.syscall.restype = ctypes.c_long
+for _hook in ("PyOS_BeforeFork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent"):
+    getattr(ctypes.pythonapi, _hook).restype = None
 
 
 def _syscall(number: int, *arguments: int | bytes | None) -> int:

@@ -46,13 +46,13 @@ _SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class Templates:
-    """The nursery's template roots, one for each set of extra mount points."""
+    """Makes template roots, one for each set of extra mount points."""
 
     def __init__(self, environment: list[str]) -> None:
         """`environment` are the folders of the interpreter and its packages."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
         self._environment = _outermost([path for path in environment if os.path.isdir(path)])
-        self._templates: dict[tuple[tuple[str, bool], ...], str] = {}
+        self._made = 0
         self.late: list[tuple[str, str]] = []
         """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
         for path in self._environment:
@@ -63,14 +63,10 @@ class Templates:
                 _seal(place)
                 self.late.append((place, path))
 
-    def path_for(self, points: list[tuple[str, bool]]) -> str:
-        """Return the template that has these extra mount points: (absolute path, whether it is a folder)."""
-        key = tuple(sorted(points))
-        if key not in self._templates:
-            self._templates[key] = self._make("%s/template/%d" % (STAGE, len(self._templates)), key)
-        return self._templates[key]
-
-    def _make(self, root: str, points: tuple[tuple[str, bool], ...]) -> str:
+    def make(self, points: tuple[tuple[str, bool], ...]) -> str:
+        """Make a template that has these extra mount points: (absolute path, whether it is a folder)."""
+        self._made += 1
+        root = "%s/template/%d" % (STAGE, self._made)
         os.makedirs(root)
         linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
         for name in _EMPTY:

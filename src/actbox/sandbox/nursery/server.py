@@ -6,7 +6,6 @@ When the host's end is closed, by intent or because the host has died, every san
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
@@ -14,22 +13,32 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
 
 from . import linux, seccomp
-from .child import be_child
+from .child import Birth, be_child
+from .datagrams import receive, send
 from .identity import Identity, has_privilege
-from .root import STAGE, Templates
+from .places import Places
+from .preload import import_all, import_usual
+from .share import share_memory
 
-MAX_REQUEST = 256 * 1024
-MAX_DESCRIPTORS = 16
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, NoReturn, Tuple
+
+    from .places import Points
+
+    Answer = Tuple[Dict[str, Any], List[int]]
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# With so much quiet after the first sandbox was made, the nursery imports what programs use most.
+_QUIET_MS = 30
 
 
 def main(descriptor: int) -> NoReturn:
     """Serve the host at the other end of a socket, until it is gone."""
     os.umask(0o022)  # guests of another id must be able to enter what is made here, whatever the host's mask is
+    linux.set_name("actbox-nursery")
     control = socket.socket(fileno=descriptor)
     nursery = _Nursery(control)
     try:
@@ -43,12 +52,14 @@ class _Nursery:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._children: set[int] = set()
-        self._workspaces: dict[str, int] = {}
         self._identity = Identity(has_privilege())
-        self._answers: dict[str, Callable[..., tuple[dict[str, Any], list[int]]]] = {
+        self._owner_namespace = -1
+        self._usual_left = True
+        self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
+            "mounts": self._mounts,
             "spawn": self._spawn,
         }
 
@@ -61,7 +72,11 @@ class _Nursery:
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
         while True:
-            for ready, _ in poll.poll():
+            events = poll.poll(_QUIET_MS if self._children and self._usual_left else None)
+            if not events:
+                self._usual_left = import_usual()
+                share_memory()
+            for ready, _ in events:
                 if ready == wake_read:
                     os.read(wake_read, 4096)
                     self._reap()
@@ -102,110 +117,105 @@ class _Nursery:
             os.close(descriptor)
         return True
 
-    def _prepare(self, descriptors: list[int], environment: list[str], packages: list[str]) -> Any:
-        """Enter the nursery's namespaces and make what all sandboxes share. The first request."""
+    def _prepare(
+        self,
+        descriptors: list[int],
+        environment: list[str],
+        packages: list[str],
+        preload: list[str],
+        variables: dict[str, str],
+        kept: bool,
+    ) -> Answer:
+        """Enter the nursery's namespaces, make what all sandboxes share, import what they start with.
+
+        The first request. `kept` says that the descriptors are those that an earlier nursery answered with: its user
+        namespace (none where it was root) and its shelf of workspaces, which are taken up again.
+        """
         identity = self._identity
+        shelf = os.dup(descriptors[-1]) if kept else -1
         self._owner_namespace = identity.owner_namespace() if identity.privileged else -1
-        identity.enter()
-        linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE, None)
-        self._templates = Templates(environment)
-        linux.set_child_subreaper()
-        self._filter = seccomp.build()
+        identity.enter(descriptors[0] if kept and not identity.privileged else -1)
+        self._places = Places(environment, shelf)
+        self._variables = variables
+        self._birthplace = self._places.birthplace([])
+        self._filters = {forkable: seccomp.build(chroot=forkable) for forkable in (False, True)}
         for folder in packages:
             if folder not in sys.path:
                 import site
 
                 site.addsitedir(folder)
-        return {"privileged": identity.privileged, "host_id": identity.host_id}, []
+        warnings = import_all(preload)
+        share_memory()
+        answer = {"privileged": identity.privileged, "host_id": identity.host_id, "warnings": warnings}
+        users = [] if identity.privileged else [os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)]
+        return answer, [*users, os.dup(self._places.shelf)]
 
-    def _open_workspace(self, descriptors: list[int], name: str, size_mib: int, inodes: int) -> Any:
-        path = "%s/workspace/%s" % (STAGE, name)
-        os.makedirs(path)
+    def _open_workspace(self, descriptors: list[int], name: str, size_mib: int, inodes: int) -> Answer:
+        """Make a workspace; answer with its folder, which the host keeps."""
+        path = self._places.workspace_path(name)
         options = "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes)
-        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
-        self._workspaces[name] = workspace = os.open(path, _FOLDER)
-        self._give(workspace)
-        for folder in ("input", "output"):
-            os.close(self._folder_in(workspace, folder))
-        return {}, [os.dup(workspace)]
+        with self._places.at(self._places.shelf):
+            os.mkdir(path)
+            linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+            self._give(path)
+            for folder in ("input", "output"):
+                os.mkdir("%s/%s" % (path, folder), 0o755)
+                self._give("%s/%s" % (path, folder))
+            workspace = os.open(path, _FOLDER)
+        return {}, [workspace]
 
-    def _close_workspace(self, descriptors: list[int], name: str) -> Any:
-        os.close(self._workspaces.pop(name))
-        path = "%s/workspace/%s" % (STAGE, name)
-        linux.umount(path, linux.MNT_DETACH)
-        os.rmdir(path)
+    def _close_workspace(self, descriptors: list[int], names: list[str]) -> Answer:
+        with self._places.at(self._places.shelf):
+            for name in names:
+                path = self._places.workspace_path(name)
+                linux.umount(path, linux.MNT_DETACH)
+                os.rmdir(path)
         return {}, []
 
-    def _folder_in(self, workspace: int, name: str) -> int:
-        """Open a folder of a workspace, making it where it is missing; a guest may have put a link in its place."""
-        try:
-            os.mkdir(name, 0o755, dir_fd=workspace)
-        except FileExistsError:
-            return os.open(name, _FOLDER, dir_fd=workspace)
-        folder = os.open(name, _FOLDER, dir_fd=workspace)
-        self._give(folder)
-        return folder
-
-    def _give(self, descriptor: int) -> None:
+    def _give(self, path: str) -> None:
         if self._identity.privileged:
-            os.fchown(descriptor, self._identity.host_id, self._identity.host_id)
+            os.chown(path, self._identity.host_id, self._identity.host_id)
 
-    def _spawn(self, descriptors: list[int], **request: Any) -> Any:
-        """Fork a sandbox. `names` says what each descriptor is: stdin, stdout, stderr, channel, status, cgroups."""
-        given = dict(zip(request["names"], descriptors))  # noqa: B905 (there is none before CPython 3.10)
-        opened: list[int] = []
-        ours, theirs = socket.socketpair()
+    def _mounts(self, descriptors: list[int], workspace: str, mounts: list[dict[str, Any]]) -> Answer:
+        """Answer with what one run attaches: its workspace, if one is named, the inputs in it read-only, its mounts."""
+        made: list[int] = []
         try:
-            template = self._templates.path_for(_points(request["mounts"]))
-            given["workspace"], given["input"] = self._workspace_mounts(request["workspace"], opened)
-            mounts = [(mount, self._mount(mount, opened)) for mount in request["mounts"]]
-            for place, path in self._templates.late:
-                late = {"path": path, "mode": "ro", "is_folder": True}
-                mounts.append((late, _open_tree(linux.AT_FDCWD, place, opened, linux.AT_RECURSIVE)))
-            maker = os.fork()
-            if maker == 0:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                self._control.close()
-                ours.close()
-                be_child(request, given, mounts, template, self._identity, theirs.fileno(), self._filter)
-            theirs.close()
-            try:
-                if self._identity.privileged and ours.recv(1):
-                    self._identity.map_child(maker)
-                    ours.send(b"x")
-                told = ours.recv(20)
-            except BaseException:
-                ours.close()  # by which the maker learns that it is to end
-                raise
-            finally:
-                os.waitpid(maker, 0)
-            if not told:  # it has written down why
-                return {"pid": 0}, []
-            pid = int(told)
-            self._children.add(pid)
-            held = linux.pidfd_open(pid)  # before it may go on, and so before it can have ended
-            ours.send(b"x")
-            return {"pid": pid}, [held]
-        finally:
-            ours.close()
-            theirs.close()
-            for descriptor in opened:
+            if workspace:
+                self._workspace_mounts(workspace, made)
+            for mount in mounts:
+                made.append(self._mount(mount))
+        except BaseException:
+            for descriptor in made:
                 os.close(descriptor)
+            raise
+        return {}, made
 
-    def _workspace_mounts(self, name: str, opened: list[int]) -> tuple[int, int]:
-        """Return a copy of the workspace to be mounted, and a read-only one of its inputs."""
-        folder = self._workspaces[name]
-        workspace = _open_tree(folder, "", opened)
-        # By descriptor, never by path: what a guest did to the names in its workspace must not lead us anywhere.
-        opened.append(self._folder_in(folder, "input"))
-        inputs = _open_tree(opened[-1], "", opened)
+    def _workspace_mounts(self, name: str, made: list[int]) -> None:
+        with self._places.at(self._places.shelf):
+            path = self._places.workspace_path(name)
+            made.append(linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE))
+            # By descriptor, never by path: what a guest did to the names in its workspace must not lead us anywhere.
+            folder = self._input_folder(path)
+            try:
+                made.append(linux.open_tree(folder, "", linux.OPEN_TREE_CLONE | linux.AT_EMPTY_PATH))
+            finally:
+                os.close(folder)
         attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
-        linux.mount_setattr(inputs, linux.AT_EMPTY_PATH, attributes, 0)
-        return workspace, inputs
+        linux.mount_setattr(made[-1], linux.AT_EMPTY_PATH, attributes, 0)
 
-    def _mount(self, mount: dict[str, Any], opened: list[int]) -> int:
-        descriptor = _open_tree(linux.AT_FDCWD, mount["host_path"], opened, linux.AT_RECURSIVE)
+    def _input_folder(self, workspace: str) -> int:
+        """Open the folder of inputs, making it where it is missing; a guest may have put a link in its place."""
+        path = workspace + "/input"
+        try:
+            os.mkdir(path, 0o755)
+            self._give(path)
+        except FileExistsError:
+            pass
+        return os.open(path, _FOLDER)
+
+    def _mount(self, mount: dict[str, Any]) -> int:
+        flags = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
+        descriptor = linux.open_tree(linux.AT_FDCWD, mount["host_path"], flags)
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         if mount["mode"] == "ro":
             attributes |= linux.MOUNT_ATTR_RDONLY
@@ -217,31 +227,70 @@ class _Nursery:
                 linux.mount_setattr(descriptor, flags, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=self._owner_namespace)
         return descriptor
 
+    def _spawn(
+        self,
+        descriptors: list[int],
+        groups: list[str],
+        points: Points,
+        tmp_mib: int,
+        inodes: int,
+        forkable: bool,
+    ) -> Answer:
+        """Fork a sandbox that waits for a run.
 
-def _points(mounts: list[dict[str, Any]]) -> list[tuple[str, bool]]:
-    return [(mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith("/workspace/")]
+        `groups` names the descriptors that come with the request, which concern its control group. The answer brings
+        the host's ends: a handle on pid 1, its control socket, the guest's channel, stdout and stderr.
+        """
+        birth = Birth(
+            groups=dict(zip(groups, descriptors)),  # noqa: B905 (there is none before CPython 3.10)
+            late=[(path, linux.open_tree(linux.AT_FDCWD, place, _LATE)) for place, path in self._places.late],
+            identity=self._identity,
+            filter_program=self._filters[forkable],
+            tmp_mib=tmp_mib,
+            inodes=inodes,
+            forkable=forkable,
+            variables=self._variables,
+        )
+        theirs = [descriptor for _, descriptor in birth.late]
+        ours: list[int] = []
+        try:
+            sync, birth.sync = (end.detach() for end in socket.socketpair())
+            theirs.append(birth.sync)
+            ours.append(sync)
+            for name, kind in (("control", socket.SOCK_SEQPACKET), ("channel", socket.SOCK_STREAM)):
+                our_end, their_end = socket.socketpair(socket.AF_UNIX, kind)
+                ours.append(our_end.detach())
+                theirs.append(their_end.detach())
+                setattr(birth, name, theirs[-1])
+            for name in ("stdout", "stderr"):
+                read, write = os.pipe2(os.O_CLOEXEC)
+                ours.append(read)
+                theirs.append(write)
+                setattr(birth, name, write)
+            pid = self._bear(birth, self._places.birthplace(points) if points else self._birthplace, sync)
+            ours.append(linux.pidfd_open(pid))  # before it is reaped, so that it cannot mean another
+            ours.remove(sync)
+            os.close(sync)
+            return {"pid": pid}, ours
+        except BaseException:
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def _bear(self, birth: Birth, place: int, sync: int) -> int:
+        """Fork pid 1 of a sandbox in its namespaces, let it go on, and return its pid out here."""
+        with self._places.at(place):
+            pid = linux.fork_into(birth.namespaces)
+            if pid == 0:
+                be_child(birth)
+        self._children.add(pid)
+        if self._identity.privileged:
+            self._identity.map_child(pid)
+        os.write(sync, b"x")
+        return pid
 
 
-def _open_tree(folder: int, path: str, opened: list[int], flags: int = 0) -> int:
-    flags |= linux.OPEN_TREE_CLONE | linux.OPEN_TREE_CLOEXEC | (0 if path else linux.AT_EMPTY_PATH)
-    descriptor = linux.open_tree(folder, path, flags)
-    opened.append(descriptor)
-    return descriptor
-
-
-def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive one datagram and the descriptors beside it, which are not inherited by programs."""
-    descriptors = array.array("i")
-    data, ancillary, _, _ = sock.recvmsg(
-        MAX_REQUEST, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
-    )
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    return data, list(descriptors)
-
-
-def send(sock: socket.socket, message: dict[str, Any], descriptors: list[int]) -> None:
-    """Send one datagram with descriptors beside it."""
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    sock.sendmsg([json.dumps(message).encode()], rights)
+_LATE = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE

@@ -9,8 +9,15 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
-from typing import Callable, NamedTuple
+import time
+
+from .control import Control
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, NoReturn
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
@@ -21,26 +28,43 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _IN_MEMORY = ("/tmp", "/dev/shm")
 
 
-class _Process(NamedTuple):
-    key: tuple[int, int]
-    """Its id and when it started: an id alone may come to mean another process."""
-    virtual_bytes: int
-    pages: int
-    own_seconds: float
-    children_seconds: float
-    """Of children that it has waited for."""
-    threads: int
+class _Process:
+    """What one process uses."""
+
+    def __init__(
+        self,
+        key: tuple[int, int],
+        virtual_bytes: int,
+        pages: int,
+        own_seconds: float,
+        children_seconds: float,
+        threads: int,
+    ) -> None:
+        self.key = key
+        """Its id and when it started: an id alone may come to mean another process."""
+        self.virtual_bytes = virtual_bytes
+        self.pages = pages
+        self.own_seconds = own_seconds
+        self.children_seconds = children_seconds
+        """Of children that it has waited for."""
+        self.threads = threads
 
 
 class Watcher:
     """Counts what the tree below uses, through a `/proc` that hides nothing and that guests cannot reach."""
 
-    def __init__(self, proc: int, limits: dict[str, float], killed: int | None) -> None:
-        """`limits` are those left to us; `killed` is a cgroup's file that counts processes ended for want of memory."""
+    def __init__(self, proc: int, killed: int | None) -> None:
+        """`killed` is a cgroup's file that counts processes ended for want of memory."""
         self._proc = proc
-        self._limits = limits
         self._killed = killed
+        self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
+        self._told_crowded = False
+
+    def begin(self, limits: dict[str, float]) -> None:
+        """Watch a run from now on; `limits` are those that are left to us."""
+        self._limits = limits
+        self._told_crowded = False
 
     def look(self) -> str | None:
         """Return the limit that is passed now, if any."""
@@ -51,9 +75,13 @@ class Watcher:
             return "cpu_seconds"
         return None
 
-    def crowded(self) -> bool:
-        """Return whether there are as many processes and threads as may be."""
-        return sum(process.threads for process in self._processes()) >= self._limits.get("processes", float("inf"))
+    def became_crowded(self) -> bool:
+        """Return, once in a run, whether there are as many processes and threads as may be."""
+        if self._told_crowded:
+            return False
+        threads = sum(process.threads for process in self._processes())
+        self._told_crowded = threads >= self._limits.get("processes", float("inf"))
+        return self._told_crowded
 
     def _was_killed_for_memory(self) -> bool:
         # The kernel may have taken one process of many; the others would wait for it until their time is up.
@@ -150,23 +178,59 @@ class Watcher:
             os.close(descriptor)
 
 
-def wait_for(first: int, watcher: Watcher, on_crowded: Callable[[], None]) -> tuple[int, resource.struct_rusage, str]:
-    """Wait until the first guest has ended, reaping all others; return its status, usage and the limit it passed.
+def watch(
+    first: int, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
+) -> NoReturn:
+    """Live until the first guest has ended, then say how and end. Until a run is taken there is nothing to look at."""
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(control.descriptor, select.POLLIN)
+    poll.register(wake_read, select.POLLIN)
+    taken, limit, next_look = False, "", 0.0
+    while True:
+        _reap(first, control, limit)
+        for ready, _ in poll.poll(LOOK_EVERY_SECONDS * 1000 if taken else None):
+            if ready == wake_read:
+                os.read(wake_read, 4096)
+                continue
+            request = control.receive()
+            if request is None:
+                os._exit(0)  # the host has let go of us, and the kernel ends the guest
+            op = request[0].pop("op")
+            if op == "take":
+                take(*request)
+                taken = True
+                next_look = time.monotonic() + LOOK_EVERY_SECONDS
+            elif op == "interrupt":
+                os.kill(first, signal.SIGINT)
+        if taken and time.monotonic() >= next_look:
+            next_look = time.monotonic() + LOOK_EVERY_SECONDS
+            if not limit:
+                limit = watcher.look() or ""
+                if limit:
+                    os.kill(-1, signal.SIGKILL)
+            if watcher.became_crowded():
+                control.say({"limit": "processes"})
 
-    `SIGCHLD` must be blocked. When a limit is passed, all guests are ended. `on_crowded` is called once when there
-    are as many processes and threads as may be.
-    """
-    limit, told = "", False
+
+def _reap(first: int, control: Control, limit: str) -> None:
+    """Reap whoever has ended; where that is the first guest, say so and end."""
     while True:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if pid == 0:
+            return
         if pid == first:
-            return status, usage, limit
-        if pid or signal.sigtimedwait({signal.SIGCHLD}, LOOK_EVERY_SECONDS) is not None:
-            continue
-        if not limit:
-            limit = watcher.look() or ""
+            ended: dict[str, Any] = {
+                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
+                "max_rss_bytes": usage.ru_maxrss * 1024,
+            }
             if limit:
-                os.kill(-1, signal.SIGKILL)
-        if not told and watcher.crowded():
-            told = True
-            on_crowded()
+                ended["limit"] = limit
+            if os.WIFSIGNALED(status):
+                ended["signal"] = os.WTERMSIG(status)
+            else:
+                ended["exit_code"] = os.WEXITSTATUS(status)
+            control.say(ended)
+            os._exit(0)

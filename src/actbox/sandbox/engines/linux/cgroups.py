@@ -42,17 +42,33 @@ class RunGroup:
         name = f"actbox-{os.getpid()}-{next(_numbers)}"
         self._support = support
         self._folders = {controller: folder / name for controller, folder in support.folders.items()}
+        self._memory_mib = self._processes = 0
         for folder in self.folders:
             folder.mkdir()
-        memory = limits.memory_mib * 2**20
-        if "memory" in self._folders:
-            key = "memory.max" if support.version == 2 else "memory.limit_in_bytes"
-            self._write("memory", key, str(memory))
-            swap = "memory.swap.max" if support.version == 2 else "memory.memsw.limit_in_bytes"
-            if (self._folders["memory"] / swap).exists():
-                self._write("memory", swap, "0" if support.version == 2 else str(memory))
-        if "pids" in self._folders:
+        self.set_limits(limits)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Set the limits of the group; what they are already costs nothing. No program may run in it yet."""
+        if "memory" in self._folders and limits.memory_mib != self._memory_mib:
+            self._limit_memory(limits.memory_mib * 2**20)
+            self._memory_mib = limits.memory_mib
+        if "pids" in self._folders and limits.processes != self._processes:
             self._write("pids", "pids.max", str(limits.processes + 1))  # pid 1 is ours and does not count
+            self._processes = limits.processes
+
+    def _limit_memory(self, most: int) -> None:
+        if self._support.version == 2:
+            self._write("memory", "memory.max", str(most))
+            if (self._folders["memory"] / "memory.swap.max").exists():
+                self._write("memory", "memory.swap.max", "0")
+            return
+        # Memory with swap may never be less than memory alone: what grows with both goes first.
+        keys = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        if most > self._memory_mib * 2**20 > 0:
+            keys.reverse()
+        for key in keys:
+            if (self._folders["memory"] / key).exists():
+                self._write("memory", key, str(most))
 
     @property
     def _memory_events(self) -> str:
@@ -64,9 +80,12 @@ class RunGroup:
         return set(self._folders.values())
 
     def open_files(self) -> dict[str, int]:
-        """Return descriptors for pid 1: it joins by writing 0 to each `cgroupN`, and reads `memory_events`."""
+        """Return descriptors for pid 1: it joins by writing 0 to each `joinN`, and reads `memory_events`."""
+        # In version 1 a thread moves alone without the lock that a whole process has to wait for, for milliseconds.
+        # Pid 1 has one thread when it joins.
+        name = "cgroup.procs" if self._support.version == 2 else "tasks"
         files = {
-            f"cgroup{number}": os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+            f"join{number}": os.open(folder / name, os.O_WRONLY | os.O_CLOEXEC)
             for number, folder in enumerate(sorted(self.folders))
         }
         if "memory" in self._folders:

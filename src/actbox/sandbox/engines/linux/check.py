@@ -22,8 +22,8 @@ def check() -> EngineCheck:
             reason=f"it needs Linux, and this is {sys.platform}",
             advice="Run actbox in a Linux virtual machine or container.",
         )
+    from . import stock
     from .engine import LinuxSandbox
-    from .nursery import shared_nursery
 
     sandbox = LinuxSandbox(Policy())
 
@@ -33,7 +33,7 @@ def check() -> EngineCheck:
         return "" if result.success else f"an empty program failed: {result.error}"
 
     try:
-        shared_nursery()  # so that what keeps it from starting is the reason, in its own words
+        stock.release(stock.acquire())  # so that what keeps it from starting is the reason, in its own words
         # In a thread of its own, where no event loop can be running already.
         with ThreadPoolExecutor(1) as thread:
             reason = thread.submit(asyncio.run, try_it()).result()

@@ -1,8 +1,11 @@
-"""The host's handle on a nursery: started on first use, shared by all sandboxes of this process, ended with it."""
+"""The host's handle on a nursery: the process that sandboxes are forked from, started anew when it has died.
+
+What a sandbox's files need is kept across a restart: the host holds the nursery's user namespace and its shelf of
+workspaces by descriptor, and hands both to the next process.
+"""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -16,29 +19,104 @@ from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.guest.boot import boot_command
-from actbox.sandbox.nursery.server import receive, send
+from actbox.sandbox.nursery.datagrams import receive, send
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
 # What the nursery itself is started with; guests get variables of their own on top.
 _VARIABLES = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
+    "HOME": "/nonexistent",
+    # What may be written is in memory, and the nursery's alone.
+    "TMPDIR": "/sys",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/sys/matplotlib",
     # A library that starts threads while it is imported would leave the nursery unable to fork safely.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
 
+# What every guest has.
+_GUEST_VARIABLES = {
+    "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/.matplotlib",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # More threads than this would only fight over the processors, and count as processes.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+class NurseryDied(SandboxUnavailable):
+    """The nursery process ended while something was asked of it."""
+
 
 class Nursery:
     """A nursery process and the socket to it. Requests from any number of threads are answered one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, preload: tuple[str, ...] = ()) -> None:
         """Start it. Raises `SandboxUnavailable` where the machine does not let it do its work."""
         if not sys.executable:
             raise SandboxUnavailable("this Python does not know its own executable, from which guests are made")
+        self.preload = preload
+        self.warnings: tuple[str, ...] = ()
+        """A sentence for each module of the preload list that could not be imported."""
+        self.privileged = False
+        self.host_id = -1
+        self.starts = 0
+        """How often its process has been started; what was made by an earlier one has ended with it."""
         self._lock = threading.Lock()
         self._owner = os.getpid()
+        self._closed = False
+        self._kept: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        with self._lock:
+            try:
+                self._start()
+            except BaseException:
+                self._release()
+                raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs, and belongs to this one rather than to one that this was forked from."""
+        return self._owner == os.getpid() and self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the nursery."""
+        return self._process.pid if self._process else -1
+
+    def ask(self, op: str, descriptors: list[int] | None = None, **request: Any) -> tuple[dict[str, Any], list[int]]:
+        """Send a request and return the answer with its descriptors. Blocks.
+
+        A nursery that has died is started anew first. Raises `NurseryDied` where it dies meanwhile, and
+        `SandboxUnavailable` for a request that it cannot fulfil.
+        """
+        with self._lock:
+            if self._closed or self._owner != os.getpid():
+                raise SandboxUnavailable("the nursery was closed meanwhile")
+            if not self.alive:
+                self._start()
+            return self._ask(op, descriptors, request)
+
+    def close(self) -> None:
+        """End it, and with it every sandbox that came from it; return when it has gone. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._release()
+
+    def _start(self) -> None:
+        self._stop_process()
         # A file and not a pipe, which nobody would empty while all goes well.
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -59,90 +137,66 @@ class Nursery:
                 self._control.close()
                 os.close(self._words)
                 raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
+        request = {
+            "environment": environment_folders(),
+            "packages": package_folders(),
+            "preload": list(self.preload),
+            "variables": _GUEST_VARIABLES,
+            "kept": bool(self._kept),
+        }
+        answer, kept = self._ask("prepare", self._kept, request)
+        for descriptor in self._kept:
+            os.close(descriptor)
+        self._kept = kept
+        self.warnings = tuple(answer["warnings"])
+        self.privileged = answer["privileged"]
+        self.host_id = answer["host_id"]
+        self.starts += 1
+
+    def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         try:
-            answer, _ = self.ask("prepare", environment=environment_folders(), packages=package_folders())
-        except SandboxUnavailable:
-            self.close()
-            raise
-        self.privileged: bool = answer["privileged"]
-        self.host_id: int = answer["host_id"]
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs, and belongs to this process rather than to one that this was forked from."""
-        return self._owner == os.getpid() and self._process.poll() is None
-
-    def ask(self, op: str, descriptors: list[int] | None = None, **request: Any) -> tuple[dict[str, Any], list[int]]:
-        """Send a request and return the answer with its descriptors. Raises `SandboxUnavailable`. Blocks."""
-        with self._lock:
-            try:
-                send(self._control, {"op": op, **request}, descriptors or [])
-                data, received = receive(self._control)
-            except OSError as error:
-                raise SandboxUnavailable(f"the nursery process has ended ({error.strerror})") from error
+            send(self._control, {"op": op, **request}, descriptors or [])
+            data, received = receive(self._control)
+        except OSError as error:
+            raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
         if not data:
-            raise SandboxUnavailable(f"the nursery process has ended: {self._last_words()}")
+            raise NurseryDied(f"the nursery process has ended: {self._last_words()}")
         answer = json.loads(data)
         if "error" in answer:
             raise SandboxUnavailable(f"the sandbox could not be made ({op}: {answer['error']})")
         return answer, received
 
-    def close(self) -> None:
-        """End it, and with it every sandbox that came from it; return when it has gone."""
+    def _release(self) -> None:
+        self._stop_process()
+        for descriptor in self._kept:
+            os.close(descriptor)
+        self._kept = []
+
+    def _stop_process(self) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
         self._control.close()
         os.close(self._words)
         if self._owner != os.getpid():
             return
         try:
-            self._process.wait(5)
+            process.wait(5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
 
     def _last_words(self) -> str:
+        assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         lines = os.pread(self._words, 65536, 0).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
-
-_shared: Nursery | None = None
-_starting = threading.Lock()
-
-
-def shared_nursery() -> Nursery:
-    """Return this process's nursery, starting one where there is none or it has died. Blocks."""
-    global _shared
-    with _starting:
-        if _shared is None or not _shared.alive:
-            if _shared is not None:
-                _shared.close()
-            else:
-                atexit.register(close_shared_nursery)
-            _shared = None
-            _shared = Nursery()
-        return _shared
-
-
-def _leave_to_parent() -> None:
-    """In a forked child: let go of a nursery that is the parent's, so that it ends when the parent does."""
-    global _shared, _starting
-    _starting = threading.Lock()
-    if _shared is not None:
-        _shared.close()
-        _shared = None
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def close_shared_nursery() -> None:
-    """End this process's nursery, if it has one."""
-    global _shared
-    with _starting:
-        if _shared is not None:
-            _shared.close()
-            _shared = None
+    def leave_to_parent(self) -> None:
+        """In a forked process: let go of it, so that it ends when the parent does."""
+        self._lock = threading.Lock()
+        self.close()
 
 
 def environment_folders() -> list[str]:

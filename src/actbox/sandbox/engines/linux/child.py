@@ -1,0 +1,135 @@
+"""A sandbox that the nursery has made, as the host holds it: first it waits for a run, then it is that run's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from actbox.core.policy import Limits
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.nursery.datagrams import MAX_BYTES, send
+from actbox.sandbox.runs import GuestProcess
+
+from .cgroups import RunGroup
+from .reaper import reaper
+
+
+class Child(GuestProcess):
+    """One sandbox: its pid 1, held by a descriptor that cannot come to mean another process, and its guest's ends."""
+
+    def __init__(self, descriptors: list[int], group: RunGroup | None, nursery_lives: Callable[[], bool]) -> None:
+        """Take over the descriptors that the nursery answered with: control, channel, stdout, stderr, pidfd."""
+        control, channel, self.stdout, self.stderr, self._pidfd = descriptors
+        self._control = socket.socket(fileno=control)
+        self.sock = socket.socket(fileno=channel)
+        self._group = group
+        self._nursery_lives = nursery_lives
+        self._lock = threading.Lock()
+        self._ending: Ending | None = None
+        self.buried = False
+        """Whether everything that belonged to it has been removed."""
+        self._when_ended: list[Callable[[Ending], None]] = []
+        reaper().watch(self._pidfd, self._bury)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left of it."""
+        return self._ending is not None
+
+    def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
+        """Take it for a run: attach these mounts, let the guest go on. Closes the descriptors. Raises `OSError`."""
+        try:
+            if self._group is not None:
+                self._group.set_limits(limits)
+            send(self._control, {"op": "take", **request}, mounts)
+        finally:
+            for descriptor in mounts:
+                os.close(descriptor)
+        self.stdin = stdin
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(OSError):
+            send(self._control, {"op": "interrupt"}, [])
+
+    def kill(self) -> None:
+        with self._lock:
+            if self._ending is None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def dismiss(self) -> bool:
+        self.kill()
+        return True
+
+    def discard(self) -> None:
+        """End one that no run has taken over."""
+        self.kill()
+        self.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: close the descriptors of one that is the parent's."""
+        self._control.close()
+        self.close()
+        os.close(self._pidfd)
+
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(ending: Ending) -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(call, ending)
+
+        with self._lock:
+            if self._ending is None:
+                self._when_ended.append(tell)
+                return
+        tell(self._ending)
+
+    def _bury(self) -> None:
+        """In the reaper's thread: find out how it ended, and remove what is left of it."""
+        try:
+            ending = self._find_ending()
+        except Exception as error:
+            ending = Ending(failure=f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._ending = ending
+            os.close(self._pidfd)
+        self._control.close()
+        for tell in self._when_ended:
+            tell(ending)
+        self._when_ended.clear()
+        if self._group is not None:
+            self._group.remove()
+        self.buried = True
+
+    def _find_ending(self) -> Ending:
+        facts = self._facts()
+        if self._group is not None and (reached := self._group.limit_reached()):
+            facts["limit"] = reached
+        if "failure" in facts:
+            return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
+        if "exit_code" not in facts and "signal" not in facts:
+            if not self._nursery_lives():
+                return Ending(failure="the nursery process died, and this run with it; the next one gets a new nursery")
+            facts["signal"] = int(signal.SIGKILL)  # ended from outside, by us or by whoever else may
+        return Ending(**facts)
+
+    def _facts(self) -> dict[str, Any]:
+        """Read what pid 1, which is ours, said about the end."""
+        facts: dict[str, Any] = {}
+        self._control.setblocking(False)
+        while True:
+            try:
+                data = self._control.recv(MAX_BYTES)
+            except OSError:
+                return facts
+            if not data:
+                return facts
+            facts |= json.loads(data)

@@ -1,0 +1,196 @@
+"""Things that runs take, made before they are needed; each is used once.
+
+How many are ready follows demand. A pool that nobody has asked yet has none and costs nothing; each time that a run
+finds it empty the number doubles, up to a bound; in quiet times it falls again, one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+MOST_READY = 8
+"""So many are ready at most. More would not help: all processors are busy with using them and making others."""
+
+# So that one is there for the next while what was taken is being replaced.
+_LEAST_READY = 2
+_QUIET_SECONDS = 5.0
+
+
+class Disposable(Protocol):
+    """What a pool holds."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it can be used no more."""
+
+    def discard(self) -> None:
+        """Dispose of it unused; also of one that has ended."""
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: close the descriptors, and leave the thing itself to the parent."""
+
+
+T = TypeVar("T", bound=Disposable)
+
+
+class _Waiter(Generic[T]):
+    """Somebody who found nothing ready."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self.loop.create_future()
+
+    def give(self, item: T) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._settle, item, None)
+            return
+        item.discard()  # the event loop is closed: nobody waits any more
+
+    def fail(self, error: Exception) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._settle, None, error)
+
+    def _settle(self, item: T | None, error: Exception | None) -> None:
+        if self.future.done():
+            if item is not None:
+                item.discard()
+        elif item is not None:
+            self.future.set_result(item)
+        elif error is not None:
+            self.future.set_exception(error)
+
+
+class Pool(Generic[T]):
+    """Things of one kind. `make` makes one and blocks; `wake` has `fill` called soon, in another thread."""
+
+    def __init__(self, make: Callable[[], T], wake: Callable[[], None]) -> None:
+        self._make = make
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._ready: deque[T] = deque()
+        self._waiting: deque[_Waiter[T]] = deque()
+        self._target = 0
+        self._last_want = 0.0
+
+    @property
+    def ready(self) -> int:
+        """How many are ready now."""
+        return len(self._ready)
+
+    def expect(self, number: int) -> None:
+        """Have at least so many ready soon."""
+        with self._lock:
+            if self._target < number:
+                self._target, self._last_want = number, time.monotonic()
+        self._wake()
+
+    def take_ready(self) -> T | None:
+        """Return one that is ready, if there is one and nobody else waits for it.
+
+        Call `refill` when there is time: right now whoever took it needs the processor more.
+        """
+        with self._lock:
+            taken = None if self._waiting else self._next_ready()
+            if not self._ready:
+                self._target = max(self._target, _LEAST_READY)
+                self._last_want = time.monotonic()
+            return taken
+
+    def refill(self) -> None:
+        """Have what was taken replaced."""
+        if self.wants():
+            self._wake()
+
+    async def take(self) -> T:
+        """Return one that is the caller's from now on; in order of asking. Raises what `make` raises."""
+        with self._lock:
+            item = None if self._waiting else self._next_ready()
+            if item is None:
+                waiter: _Waiter[T] = _Waiter()
+                self._waiting.append(waiter)
+                self._target = min(max(2 * self._target, 1), MOST_READY)
+                self._last_want = time.monotonic()
+            elif not self._ready:
+                self._last_want = time.monotonic()
+        self._wake()
+        if item is not None:
+            return item
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            with self._lock, contextlib.suppress(ValueError):
+                self._waiting.remove(waiter)
+            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
+                waiter.future.result().discard()
+            raise
+
+    def _next_ready(self) -> T | None:
+        while self._ready:
+            item = self._ready.popleft()
+            if not item.ended:
+                return item
+            item.discard()
+        return None
+
+    def fill(self) -> bool:
+        """Make one if one is wanted; return whether more are. Called by one thread at a time."""
+        with self._lock:
+            if len(self._ready) >= self._target and not self._waiting:
+                return False
+        try:
+            item = self._make()
+        except Exception as error:
+            with self._lock:
+                waiting = list(self._waiting)
+                self._waiting.clear()
+                self._target = 0
+            for waiter in waiting:
+                waiter.fail(error)
+            return False
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().give(item)
+            else:
+                self._ready.append(item)
+            return len(self._ready) < self._target or bool(self._waiting)
+
+    def wants(self) -> bool:
+        """Whether `fill` would make one."""
+        return bool(self._waiting) or len(self._ready) < self._target
+
+    def urgent(self) -> bool:
+        """Whether somebody waits, or would have to."""
+        return bool(self._waiting) or (self._target > 0 and not self._ready)
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: forget what is the parent's."""
+        self._lock = threading.Lock()
+        for item in self._ready:
+            item.leave_to_parent()
+        self._ready.clear()
+        self._waiting.clear()
+
+    def relax(self, least: int) -> None:
+        """After a while without want, let one go, down to `least`."""
+        with self._lock:
+            if self._target <= least or time.monotonic() - self._last_want < _QUIET_SECONDS:
+                return
+            self._target -= 1
+            surplus = self._ready.pop() if len(self._ready) > self._target else None
+        if surplus is not None:
+            surplus.discard()
+
+    def drain(self) -> None:
+        """Let all go, and make no more until one is asked for."""
+        with self._lock:
+            self._target = 0
+            ready = list(self._ready)
+            self._ready.clear()
+        for item in ready:
+            item.discard()

@@ -1,0 +1,92 @@
+"""A workspace that lies in the nursery, and what its runs attach, made ahead of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .stock import Stock
+
+# What several runs of one sandbox at once attach is made ahead for so many.
+_MOST_AHEAD = 8
+
+
+class StoredWorkspace:
+    """A workspace in the nursery: its name there, and `folder`, a descriptor of it.
+
+    Each run attaches a copy of its own of the workspace's mount, of its inputs read-only, and of the policy's mounts.
+    """
+
+    def __init__(self, stock: Stock, name: str, folder: int) -> None:
+        self.name = name
+        self.folder = folder
+        self.mounts: list[dict[str, Any]] = []
+        """The policy's mounts, as the nursery takes them."""
+        self._stock = stock
+        self._lock = threading.Lock()
+        self._ahead: deque[list[int]] = deque()
+        self._wanted = 1
+        self._removed = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it can be used no more: never, it outlives the nursery process."""
+        return False
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether `take_mounts` would return something."""
+        return bool(self._ahead)
+
+    def take_mounts(self) -> list[int] | None:
+        """Return the descriptors that one run attaches, if they are there already; they are the caller's."""
+        with self._lock:
+            if self._ahead:
+                return self._ahead.popleft()
+            self._wanted = min(2 * self._wanted, _MOST_AHEAD)
+            return None
+
+    def make_mounts(self) -> list[int]:
+        """Make what one run attaches. Blocks. Raises `SandboxUnavailable`."""
+        return self._stock.make_mounts(self.name, self.mounts)
+
+    def refill(self) -> None:
+        """Have what was taken replaced soon."""
+        if len(self._ahead) < self._wanted:
+            self._stock.later(self._make_ahead)
+
+    def drain(self) -> None:
+        """Let go of what was made ahead."""
+        with self._lock:
+            self._wanted = 1
+            while self._ahead:
+                _close_all(self._ahead.popleft())
+
+    def discard(self) -> None:
+        """Remove it, with everything in it."""
+        with self._lock:
+            self._removed = True
+        self.leave_to_parent()
+        self._stock.remove_workspace(self)
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: close the descriptors of one that is the parent's."""
+        self._lock = threading.Lock()
+        self.drain()
+        os.close(self.folder)
+
+    def _make_ahead(self) -> None:
+        while len(self._ahead) < self._wanted and not self._removed:
+            made = self.make_mounts()
+            with self._lock:
+                self._ahead.append(made)
+        if self._removed:  # meanwhile
+            self.drain()
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

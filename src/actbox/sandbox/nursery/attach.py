@@ -1,0 +1,86 @@
+"""What belongs to one run is put into a sandbox that stands already: its workspace, its mounts, its own sizes.
+
+Mounts come as descriptors, made by the nursery, which still sees the host's files. Here a path means what it means to
+the guest. Earlier runs may have left links in the workspace: they can lead a mount to another place of the guest's own
+view, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import linux
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
+
+# Where pid 1 itself makes mount points; elsewhere the template has them.
+OWN = ("/workspace/", "/tmp/", "/dev/shm/")
+# For semaphores and small arrays between processes; as much as containers give.
+_SHARED_MEMORY_MIB = 64
+_FLAGS = linux.MS_NOSUID | linux.MS_NODEV
+
+
+def mount_own(size_mib: int, inodes: int) -> None:
+    """Mount `tmp` and `dev/shm` below the working folder: in memory, of a bounded size."""
+    for folder, flags, options in _own(size_mib, inodes):
+        linux.mount("tmpfs", folder, "tmpfs", flags, options)
+
+
+def resize_own(size_mib: int, inodes: int) -> None:
+    """Give `/tmp` and `/dev/shm` another size."""
+    for folder, flags, options in _own(size_mib, inodes):
+        linux.mount("tmpfs", "/" + folder, "tmpfs", flags | linux.MS_REMOUNT, options)
+
+
+def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
+    """Attach the environment's folders that lie below what is the sandbox's own."""
+    for path, descriptor in late:
+        if path.startswith("/workspace/") == below_workspace:
+            _make_point(path, True)
+            linux.move_mount(descriptor, path)
+
+
+def attach_run(request: Dict[str, Any], descriptors: List[int]) -> None:
+    """Attach the workspace, the inputs in it, and the policy's mounts, in the order of the descriptors."""
+    workspace, inputs, *given = descriptors
+    mounts = request["mounts"]
+    linux.move_mount(workspace, "/workspace")
+    for mount in mounts:
+        if mount["path"].startswith(OWN):
+            _make_point(mount["path"], mount["is_folder"])
+    linux.move_mount(inputs, "/workspace/input")
+    for mount, descriptor in zip(mounts, given):  # noqa: B905 (there is none before CPython 3.10)
+        if mount["mode"] == "overlay":
+            _overlay(descriptor, mount["path"], request["tmp_mib"], request["inodes"])
+        else:
+            linux.move_mount(descriptor, mount["path"])
+
+
+def _own(size_mib: int, inodes: int) -> List[Tuple[str, int, str]]:
+    options = "size=%dm,nr_inodes=%d,mode=1777"
+    return [
+        ("tmp", _FLAGS, options % (size_mib, inodes)),
+        ("dev/shm", _FLAGS | linux.MS_NOEXEC, options % (min(size_mib, _SHARED_MEMORY_MIB), inodes)),
+    ]
+
+
+def _make_point(path: str, is_folder: bool) -> None:
+    if os.path.exists(path):
+        return
+    os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
+    if not is_folder:
+        with open(path, "x"):
+            pass
+
+
+def _overlay(lower: int, target: str, size_mib: int, inodes: int) -> None:
+    """Mount a folder so that it can be changed, with the changes in memory only."""
+    linux.mount("tmpfs", "/tmp", "tmpfs", _FLAGS, "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes))
+    for name in ("lower", "upper", "work"):
+        os.mkdir("/tmp/" + name)
+    linux.move_mount(lower, "/tmp/lower")
+    options = "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"
+    linux.mount("overlay", target, "overlay", _FLAGS, options)
+    linux.umount("/tmp", linux.MNT_DETACH)

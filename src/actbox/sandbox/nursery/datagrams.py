@@ -1,0 +1,33 @@
+"""JSON with descriptors beside it, over a `SOCK_SEQPACKET` socket: one message a datagram."""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
+
+MAX_BYTES = 256 * 1024
+# The kernel passes at most 253 in one message.
+MAX_DESCRIPTORS = 250
+
+
+def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
+    """Receive one datagram and the descriptors beside it, which are not inherited by programs; empty at the end."""
+    descriptors = array.array("i")
+    data, ancillary, _, _ = sock.recvmsg(
+        MAX_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+def send(sock: socket.socket, message: Dict[str, Any], descriptors: List[int]) -> None:
+    """Send one datagram with descriptors beside it."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    sock.sendmsg([json.dumps(message).encode()], rights)

@@ -1,0 +1,92 @@
+"""How many runs go on at once in this process: beyond that callers queue, first come, first served.
+
+Each run may use as much memory and processor time as its policy allows; without a cap a burst of programs would take
+the machine down where a queue takes only time. The wait is part of a result's usage (`queue_ms`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+
+from actbox.core.errors import InvalidValue
+
+VARIABLE = "ACTBOX_MAX_RUNS"
+"""The environment variable that sets the cap; 16 for each processor, and at least 64, where it is not set."""
+
+
+class Slots:
+    """A fair semaphore for any number of event loops and threads."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lock = threading.Lock()
+        self._used = 0
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def acquire(self) -> None:
+        """Wait for a slot; whoever asked first gets one first."""
+        with self._lock:
+            if self._used < self.most and not self._waiting:
+                self._used += 1
+                return
+            loop = asyncio.get_running_loop()
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((loop, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove((loop, turn))
+                    raise
+            if turn.done() and not turn.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give a slot back, from any thread."""
+        with self._lock:
+            while self._waiting:
+                loop, turn = self._waiting.popleft()
+                with contextlib.suppress(RuntimeError):  # that event loop is closed: the next one gets it
+                    loop.call_soon_threadsafe(self._hand_over, turn)
+                    return
+            self._used -= 1
+
+    def _hand_over(self, turn: asyncio.Future[None]) -> None:
+        if turn.done():
+            self.release()
+        else:
+            turn.set_result(None)
+
+
+def _most() -> int:
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return max(64, 16 * (os.cpu_count() or 1))
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidValue(f"{VARIABLE} must be a whole number above zero, not {text!r}")
+    return int(text)
+
+
+_slots: Slots | None = None
+
+
+def slots() -> Slots:
+    """Return this process's slots. Raises `InvalidValue` where the environment variable is no number."""
+    global _slots
+    if _slots is None:
+        _slots = Slots(_most())
+    return _slots
+
+
+def _forget() -> None:
+    global _slots
+    _slots = None
+
+
+os.register_at_fork(after_in_child=_forget)
