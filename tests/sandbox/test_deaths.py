@@ -81,7 +81,7 @@ async def test_a_run_whose_nursery_dies_is_told_so_and_the_next_one_works_with_t
         assert "nursery" in result.error.message
         assert result.exit_code == 125
         after = await box.run("open('kept').read()")
-        assert after.value == "before", after
+        assert after.value == "before", after.error
 
 
 async def test_a_guest_that_is_killed_from_outside_is_a_crash() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Limits
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.nursery.datagrams import MAX_BYTES, send
@@ -19,6 +21,10 @@ from actbox.sandbox.runs import GuestProcess
 
 from .cgroups import RunGroup
 from .reaper import reaper
+
+
+class ChildEnded(SandboxUnavailable):
+    """A sandbox died before it could be taken for a run."""
 
 
 class Child(GuestProcess):
@@ -33,6 +39,7 @@ class Child(GuestProcess):
         self._nursery_lives = nursery_lives
         self._lock = threading.Lock()
         self._ending: Ending | None = None
+        self._killed = False
         self.buried = False
         """Whether everything that belonged to it has been removed."""
         self._when_ended: list[Callable[[Ending], None]] = []
@@ -44,15 +51,24 @@ class Child(GuestProcess):
         return self._ending is not None
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
-        """Take it for a run: attach these mounts, let the guest go on. Closes the descriptors. Raises `OSError`."""
+        """Take it for a run: attach these mounts, let the guest go on. Takes over the descriptors.
+
+        Raises `ChildEnded` where it has died while it waited, and `OSError` where its limits cannot be set.
+        """
+        self.stdin = stdin
         try:
             if self._group is not None:
                 self._group.set_limits(limits)
             send(self._control, {"op": "take", **request}, mounts)
+        except (BrokenPipeError, ConnectionResetError, FileNotFoundError) as error:
+            raise ChildEnded("a sandbox that waited for a run has died") from error
+        except OSError as error:
+            if error.errno == errno.EBADF:  # its end has been dealt with already
+                raise ChildEnded("a sandbox that waited for a run has died") from error
+            raise
         finally:
             for descriptor in mounts:
                 os.close(descriptor)
-        self.stdin = stdin
 
     def interrupt(self) -> None:
         with contextlib.suppress(OSError):
@@ -60,6 +76,7 @@ class Child(GuestProcess):
 
     def kill(self) -> None:
         with self._lock:
+            self._killed = True
             if self._ending is None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -116,7 +133,7 @@ class Child(GuestProcess):
         if "failure" in facts:
             return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
         if "exit_code" not in facts and "signal" not in facts:
-            if not self._nursery_lives():
+            if not self._killed and not self._nursery_lives():
                 return Ending(failure="the nursery process died, and this run with it; the next one gets a new nursery")
             facts["signal"] = int(signal.SIGKILL)  # ended from outside, by us or by whoever else may
         return Ending(**facts)

@@ -54,6 +54,10 @@ _GUEST_VARIABLES = {
 }
 
 
+_END_SECONDS = 5.0
+_ENDING_SECONDS = 0.1
+
+
 class NurseryDied(SandboxUnavailable):
     """The nursery process ended while something was asked of it."""
 
@@ -89,6 +93,15 @@ class Nursery:
         """Whether its process runs, and belongs to this one rather than to one that this was forked from."""
         return self._owner == os.getpid() and self._process is not None and self._process.poll() is None
 
+    def lives_on(self) -> bool:
+        """Whether its process runs, and is not just ending: its sandboxes end before it counts as ended. Blocks."""
+        process = self._process
+        if process is None:
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_SECONDS)
+        return process is self._process and process.returncode is None
+
     @property
     def pid(self) -> int:
         """The process id of the nursery."""
@@ -105,7 +118,11 @@ class Nursery:
                 raise SandboxUnavailable("the nursery was closed meanwhile")
             if not self.alive:
                 self._start()
-            return self._ask(op, descriptors, request)
+            try:
+                return self._ask(op, descriptors, request)
+            except NurseryDied:
+                self._stop_process()
+                raise
 
     def close(self) -> None:
         """End it, and with it every sandbox that came from it; return when it has gone. A second call does nothing."""
@@ -181,7 +198,7 @@ class Nursery:
         if self._owner != os.getpid():
             return
         try:
-            process.wait(5)
+            process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -96,7 +96,7 @@ class Stock:
             for descriptor in files.values():
                 os.close(descriptor)
         starts = self.nursery.starts
-        child = Child(descriptors, group, lambda: self.nursery.alive and self.nursery.starts == starts)
+        child = Child(descriptors, group, lambda: self.nursery.starts == starts and self.nursery.lives_on())
         with self._changed:
             self._children = (
                 {known for known in self._children if not known.ended} if len(self._children) > 64 else self._children
@@ -106,12 +106,23 @@ class Stock:
 
     def make_workspace(self, size_mib: int) -> StoredWorkspace:
         """Make a workspace of this size. Blocks. Raises `SandboxUnavailable`."""
-        name = uuid.uuid4().hex
-        _, (folder,) = self.nursery.ask("open_workspace", name=name, size_mib=size_mib, inodes=inodes_for(size_mib))
+        name, folder = self._open_workspace(size_mib)
         workspace = StoredWorkspace(self, name, folder)
         with self._changed:
             self._workspaces.add(workspace)
         return workspace
+
+    def _open_workspace(self, size_mib: int) -> tuple[str, int]:
+        request: dict[str, Any] = {"size_mib": size_mib, "inodes": inodes_for(size_mib)}
+        for last in (False, True):
+            name = uuid.uuid4().hex  # a nursery that dies meanwhile may have made one by the name before
+            try:
+                _, (folder,) = self.nursery.ask("open_workspace", name=name, **request)
+                return name, folder
+            except NurseryDied:
+                if last:
+                    raise
+        raise AssertionError
 
     def make_mounts(self, workspace: str, mounts: list[dict[str, Any]]) -> list[int]:
         """Make what one run attaches: the workspace, its inputs read-only, then the mounts. Blocks."""
