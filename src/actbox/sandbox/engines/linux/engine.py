@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -20,7 +21,8 @@ from actbox.sandbox.workspace import Workspace
 from . import stock as stocks
 from .advice import why_not
 from .cgroups import support
-from .child import Child
+from .child import Child, ChildEnded
+from .pool import MOST_READY
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace
 from .traits import linux_traits
@@ -98,19 +100,27 @@ class LinuxSandbox(LocalSandbox):
         if not stored.at_hand:
             return None
         child = stock.pool(self._points).take_ready()
-        return None if child is None else self._begin(child, stored.take_mounts() or stored.make_mounts(), start.stdin)
+        if child is None:
+            return None
+        try:
+            return self._begin(child, stored.take_mounts() or stored.make_mounts(), start.stdin)
+        except ChildEnded:
+            return None
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         stock, stored = self._open()
-        child = await stock.pool(self._points).take()
-        try:
-            mounts = stored.take_mounts()
-            if mounts is None:
-                mounts = await run_blocking(stored.make_mounts)
-        except BaseException:
-            child.discard()
-            raise
-        return self._begin(child, mounts, start.stdin)
+        for _ in range(MOST_READY):
+            child = await stock.pool(self._points).take()
+            try:
+                mounts = stored.take_mounts()
+                if mounts is None:
+                    mounts = await run_blocking(stored.make_mounts)
+            except BaseException:
+                child.discard()
+                raise
+            with contextlib.suppress(ChildEnded):  # where the nursery died, all that waited did
+                return self._begin(child, mounts, start.stdin)
+        raise SandboxUnavailable("sandboxes die while they wait for a run")
 
     def _open(self) -> tuple[Stock, StoredWorkspace]:
         if self._stock is None or self._stored is None:
