@@ -52,6 +52,7 @@ def main(descriptor: int, go: int = -1) -> NoReturn:
     fork_by_default()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     rehearse()
+    gc.freeze()
     used_bytes = data_bytes()
     try:
         message = channel.receive_first()

@@ -6,7 +6,6 @@ Much of what a run writes to is the same for every program.
 
 from __future__ import annotations
 
-import gc
 import linecache
 import sys
 
@@ -16,20 +15,31 @@ from .program import compile_program, new_main, run_in
 from .value import describe_value
 
 _NAME = "<rehearsal>"
+_PROGRAM = """
+def f(n):
+    return [str(n)]
+
+x = f(1 + 1)
+x
+"""
+# What programs do first with libraries that were imported ahead: most of what that writes to is the library's own.
+_LIBRARIES = {
+    "numpy": "import numpy\nnumpy.arange(4.0).reshape(2, 2).sum(axis=0).tolist()",
+    "pandas": "import pandas\nt = pandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})\nstr(t), str(t['a'].sum()), str(t.sum())",
+}
 
 
 def rehearse() -> None:
-    """Compile and run a small program as a run would, and leave nothing of it behind."""
+    """Compile and run small programs as a run would, and leave nothing of them behind."""
     # What a run does first and last, with nothing in it.
     apply_limits({}, 0)
     print(end="", flush=True)
     before = sys.modules.get("__main__")
-    main = new_main({"ToolError": None})
-    _, value = run_in(main, compile_program("def f(n):\n    return [str(n)]\n\nx = f(1 + 1)\nx", _NAME))
+    for program in [code for name, code in _LIBRARIES.items() if name in sys.modules] + [_PROGRAM]:
+        _, value = run_in(new_main({"ToolError": None}), compile_program(program, _NAME))
     reader = wire.FrameReader(wire.ENVELOPE_BYTES)
     for _ in reader.feed(wire.encode({"t": "done", "exit": 0, **describe_value(value, 1000)}, wire.ENVELOPE_BYTES)):
         pass
     linecache.cache.pop(_NAME, None)
     if before is not None:
         sys.modules["__main__"] = before
-    gc.freeze()

@@ -12,48 +12,43 @@ import ctypes
 import gc
 import sys
 import types
+from collections import deque
+from itertools import repeat
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, List, Set
+    from typing import Set
 
-# The lower half of the reference count of an immortal object, by version; the upper half plays no part (PEP 683).
-_IMMORTAL = {(3, 12): 0xFFFFFFFF, (3, 13): 0xFFFFFFFF, (3, 14): 3 << 30}
-_COUNTED = sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)()
+# The lower half of the reference count of an immortal object is all ones (PEP 683); the upper half plays no part.
+_VERSIONS = ((3, 12), (3, 13))
+_COUNT_BYTES = 4
 
 
 def share_memory() -> None:
     """Make what is here now immortal, and keep the collector from touching it."""
     gc.collect()
-    count = None if _COUNTED or sys.maxsize < 2**32 else _IMMORTAL.get(sys.version_info[:2])
-    if count is not None and sys.byteorder == "little":
-        _immortalise(count)
+    if _can_be_immortal():
+        _immortalise()
     gc.freeze()
 
 
-def _immortalise(count: int) -> None:
+def _can_be_immortal() -> bool:
+    counted_by_one_thread = getattr(sys, "_is_gil_enabled", lambda: True)()
+    known = sys.implementation.name == "cpython" and sys.version_info[:2] in _VERSIONS
+    return known and counted_by_one_thread and sys.maxsize > 2**32 and sys.byteorder == "little"
+
+
+def _immortalise() -> None:
+    # Hundreds of thousands of objects: each step is one loop in C over many of them.
     seen: Set[int] = set()
-    left: List[Any] = gc.get_objects()
-    ours = {id(seen), id(left)}
-    while left:
-        item = left.pop()
-        address = id(item)
+    layer = gc.get_objects()
+    while layer:
         # A frame of a function that runs now lives on the stack, as an object of its own only for us.
-        if address in seen or address in ours or isinstance(item, types.FrameType):
-            continue
-        seen.add(address)
-        left.extend(_parts_of_code(item) if isinstance(item, types.CodeType) else gc.get_referents(item))
-        ctypes.c_uint32.from_address(address).value = count
-
-
-def _parts_of_code(code: types.CodeType) -> List[Any]:
-    """Return what a code object refers to, which it does not tell the collector."""
-    return [
-        code.co_consts,
-        code.co_names,
-        code.co_name,
-        code.co_qualname,
-        code.co_filename,
-        code.co_linetable,
-        code.co_exceptiontable,
-    ]
+        found = {id(item): item for item in layer if not isinstance(item, types.FrameType)}
+        for known in seen.intersection(found):
+            del found[known]
+        seen.update(found)
+        deque(map(ctypes.memset, found, repeat(0xFF), repeat(_COUNT_BYTES)), maxlen=0)
+        items = list(found.values())
+        # A code object does not tell the collector what it refers to. Its names are immortal already.
+        layer = gc.get_referents(*items) + [item.co_consts for item in items if isinstance(item, types.CodeType)]
