@@ -19,6 +19,7 @@ from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStoppe
 from actbox.core.events import Completed, Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
@@ -53,6 +54,7 @@ class LocalSandbox(Sandbox):
         self.policy = policy
         self._workspace: Workspace | None = None
         self._guests: set[GuestProcess] = set()
+        self._siblings: set[LocalSandbox] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
@@ -96,7 +98,9 @@ class LocalSandbox(Sandbox):
             for guest in self._guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
-            await asyncio.gather(*(guest.wait() for guest in self._guests))
+            await asyncio.gather(
+                *(guest.wait() for guest in self._guests), *(sibling.stop() for sibling in self._siblings)
+            )
             await self._give_back(workspace)
 
     async def _give_back(self, workspace: Workspace) -> None:
@@ -136,6 +140,19 @@ class LocalSandbox(Sandbox):
         async with aclosing(self._drive(workspace, message, toolset, timeout, b"")) as events:
             async for event in events:
                 yield event
+
+    async def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        self._running()
+        sibling = type(self)(self.policy)
+        self._siblings.add(sibling)
+        try:
+            await sibling.start()
+            return await sibling.run(program, tools=tools, timeout=timeout)
+        finally:
+            await _whole(sibling.stop(), _nothing)
+            self._siblings.discard(sibling)
 
     async def execute_stream(
         self,
@@ -264,6 +281,10 @@ class LocalSandbox(Sandbox):
 
 async def _close(output: OutputFolder) -> None:
     output.close()
+
+
+async def _nothing(_: None) -> None:
+    pass
 
 
 async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
