@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,23 @@ def test_a_bad_programs_end_is_its_own(actbox, on_engine, tmp_path, out):
     results = results_in(out)
     assert sorted(result["id"] for result in results) == list(range(40))
     assert Counter(result["exit_code"] for result in results) == {137: 10, 3: 10, 1: 10, 0: 10}
+
+
+def test_a_program_that_the_sandbox_fails_has_its_line_and_the_exit_code_says_so(tmp_path, out):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    options = ["--sandbox", "process", "--allow-unisolated"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with start("-", "--out", str(out), *options, stdin=-1, env=environment) as running:
+        running.stdin.write(b'{"id": 1, "code": "1"}\n')
+        running.stdin.flush()
+        wait_for_lines(out, 1)
+        shutil.rmtree(temporary)  # so that there is no room for a further workspace
+        _, stderr = running.communicate(b'{"id": 2, "code": "2"}\n', timeout=20)
+    assert running.returncode == 125
+    assert b"1 failed by the sandbox" in stderr
+    assert [(result["id"], result["success"]) for result in results_in(out)] == [(1, True), (2, False)]
+    assert results_in(out)[1]["error"]["kind"] == "SANDBOX"
 
 
 # The file of results

@@ -163,16 +163,22 @@ def map_programs(
 ) -> int:
     """Run many Python programs, each in a sandbox of its own, and write a line of JSON for each result.
 
-    A line of FILE is an object with `code` and, where wanted, `id` (text or a whole number; without one it is the text
-    "line 7"), `inputs` (variables by name) and `timeout` (seconds); other fields are ignored. A line of RESULTS has the
-    id and what `actbox run --json` prints. A program that fails, or a line that makes no sense, has its line too.
+    A line of FILE is an object with `code` and, where wanted, `id`
+    (text or a whole number; without one it is the text "line 7"),
+    `inputs` (variables by name) and `timeout` (seconds). Other fields
+    are ignored. A line of RESULTS has the id and what `actbox run --json`
+    prints; a program that fails, or cannot be run, has its line too.
 
-    Nothing that was done is lost: after Ctrl-C every finished program is in RESULTS (with --ordered, those that waited
-    for their turn come last), after a crash at most its last line is torn, and --resume mends that and runs the rest.
+    Nothing that was done is lost: after Ctrl-C every finished program is
+    in RESULTS (with --ordered, those that waited for their turn too);
+    after a crash at most its last line is torn. --resume mends that and
+    runs the rest. Whoever has no ids must not change FILE in between.
 
-    The exit code is 0 where every line was run, whatever the programs came to; 1 where some line could not be run as it
-    is; 125 when the sandbox failed a program or RESULTS cannot be written; 2 for an error of use; 130 after Ctrl-C.
-    """
+    The exit code is 0 where every line was run, whatever the programs
+    came to; 1 where some line could not be run as it is; 125 when the
+    sandbox failed a program, or RESULTS cannot be written; 2 for an
+    error of use; 130 after Ctrl-C.
+    """  # short lines, since typer keeps the breaks of all but the first paragraph
     from .map import map_request, parse_map_request
 
     request = parse_map_request(

@@ -92,7 +92,7 @@ def map_request(request: MapRequest) -> int:
             _say(f"interrupted: {kept}; --resume goes on with the rest")
             return error.exit_code
         except CannotWrite as error:
-            _say(f"actbox: {error}; {programs(len(results.done) + tally.done)} are in it")
+            _say(f"actbox: {error}; it holds the results of {programs(len(results.done) + tally.done)}")
             _say("hint: make room, then go on with --resume")
             return SANDBOX_FAILED
     _say(f"{tally.summary()}; results in {request.out}")
