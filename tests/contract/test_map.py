@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import os
@@ -318,6 +319,20 @@ async def test_cancelling_ends_every_program_however_often(box: Sandbox) -> None
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert alive_with(f"sleep\0{seconds}") == []
+
+
+@pytest.mark.usefixtures("own_folder_for_temporary_files")
+async def test_a_program_alone_that_is_cancelled_at_any_moment_leaves_nothing(box: Sandbox) -> None:
+    await box.run_alone("1")
+    async with nothing_left_behind():
+        for delay in range(20):
+            task = asyncio.create_task(box.run_alone("1"))
+            await asyncio.sleep(delay / 500)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0.001)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 @pytest.mark.usefixtures("own_folder_for_temporary_files")

@@ -128,6 +128,30 @@ async def test_closing_waits_for_calls_that_take_their_time_to_end() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_cancelling_waits_for_the_calls_however_often_it_is_done() -> None:
+    ended = []
+
+    async def call(item: int) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append(item)
+
+    async def consume() -> None:
+        async for _ in in_parallel(range(9), call, concurrency=3, ordered=True):
+            raise AssertionError("no call returns here")
+
+    task = asyncio.create_task(consume())
+    await asyncio.sleep(0.01)
+    for _ in range(4):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(ended) == [0, 1, 2]
+
+
 # What a run raises becomes its result
 
 
