@@ -52,6 +52,7 @@ def test_a_command_works(command: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import os\nprint(names, os.listdir('/data'))\nopen('output/x', 'w').write('x')"
     )
+    (tmp_path / "programs.jsonl").write_text('{"id": "a", "code": "n + 1", "inputs": {"n": 1}, "timeout": 5}\n')
     (tmp_path / "data").mkdir()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     words = command.partition("#")[0]

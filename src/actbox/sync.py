@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,7 +18,9 @@ from .core.events import Event
 from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
+from .sandbox.blocking import run_blocking
 from .sandbox.contract import Command, FileInfo, Sandbox, Tools
+from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
 from .sandbox.traits import Traits
 
@@ -93,6 +95,45 @@ class SyncSandbox:
     def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
         """See `Sandbox.stream`. Closing the iterator early ends the program."""
         return _iterate(self._sandbox.stream(program, tools=tools, timeout=timeout))
+
+    def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """See `Sandbox.run_alone`."""
+        return _call(self._sandbox.run_alone(program, tools=tools, timeout=timeout))
+
+    def map(
+        self,
+        programs: Iterable[Program | str],
+        *,
+        tools: Tools = None,
+        concurrency: int | None = None,
+        timeout: float | None = None,
+        ordered: bool = True,
+    ) -> Iterator[ExecutionResult]:
+        """See `Sandbox.map`. An iterable that makes its programs as it goes is read in a thread, and so may wait.
+
+        Closing the iterator early ends the programs under way.
+        """
+        source = _readable(programs)
+        return _iterate(
+            self._sandbox.map(source, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
+        )
+
+    def map_indexed(
+        self,
+        programs: Iterable[Program | str],
+        *,
+        tools: Tools = None,
+        concurrency: int | None = None,
+        timeout: float | None = None,
+        ordered: bool = False,
+    ) -> Iterator[tuple[int, ExecutionResult]]:
+        """See `Sandbox.map_indexed`, and `map`."""
+        source = _readable(programs)
+        return _iterate(
+            self._sandbox.map_indexed(source, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
+        )
 
     def execute(
         self,
@@ -198,13 +239,29 @@ def _call(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _iterate(events: AsyncIterator[Event]) -> Iterator[Event]:
-    async def next_event() -> Event | None:
-        return await anext(events, None)
+def _iterate(items: AsyncIterator[T]) -> Iterator[T]:
+    async def next_item() -> T | None:
+        return await anext(items, None)
 
     try:
-        while (event := _call(next_event())) is not None:
-            yield event
+        while (item := _call(next_item())) is not None:
+            yield item
     finally:
         with contextlib.suppress(RuntimeError):
-            _call(events.aclose())  # type: ignore[attr-defined]
+            _call(items.aclose())  # type: ignore[attr-defined]
+
+
+def _readable(programs: Iterable[Program | str]) -> Programs:
+    # What makes its programs as it goes may itself call a sandbox, and would then wait for the loop that it holds up.
+    lazy = isinstance(programs, Iterable) and not isinstance(programs, (Sequence, Program))
+    return _read_in_thread(programs) if lazy else programs
+
+
+class _End:
+    pass
+
+
+async def _read_in_thread(programs: Iterable[Program | str]) -> AsyncIterator[Program | str]:
+    iterator = iter(programs)
+    while not isinstance(program := await run_blocking(next, iterator, _End()), _End):
+        yield program

@@ -20,7 +20,7 @@ def test_the_version_is_said(actbox):
 def test_without_arguments_the_commands_are_shown(actbox):
     done = actbox()
     assert done.returncode == 0
-    assert all(name in done.stdout for name in (b"run", b"doctor", b"demo"))
+    assert all(name in done.stdout for name in (b"run", b"map", b"doctor", b"demo"))
 
 
 def test_the_version_loads_no_engine_and_no_table_drawing():
@@ -66,6 +66,16 @@ def test_the_version_loads_no_engine_and_no_table_drawing():
         (["run", "-c", "1", "--mount", "/usr:/a", "--mount", "/usr:/a"], "/a"),
         (["run", "-c", "1", "--output", "/dev/null/x"], "/dev/null/x"),
         (["run", "-c", "1", "--sandbox", "nope"], "nope"),
+        (["map"], "FILE"),
+        (["map", "programs.jsonl"], "--out"),
+        (["map", "no/such/file", "--out", "/dev/null"], "no/such/file"),
+        (["map", "/", "--out", "/dev/null"], "/"),
+        (["map", "-", "--out", "/no/such/folder/results"], "/no/such/folder"),
+        (["map", "-", "--out", "/"], "/"),
+        (["map", "-", "--out", "/dev/null", "--concurrency", "0"], "--concurrency"),
+        (["map", "-", "--out", "/dev/null", "--timeout", "0"], "--timeout"),
+        (["map", "-", "--out", "/dev/null", "--memory", "-5"], "--memory"),
+        (["map", "-", "--out", "/dev/null", "--sandbox", "nope"], "nope"),
         (["doctor", "please"], "please"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",

@@ -1,4 +1,4 @@
-"""The command line: `actbox run`, `actbox doctor`, `actbox demo`."""
+"""The command line: `actbox run`, `actbox map`, `actbox doctor`, `actbox demo`."""
 
 from __future__ import annotations
 

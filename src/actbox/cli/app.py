@@ -135,6 +135,66 @@ def run(
     return run_request(request, engine=sandbox, allow_unisolated=allow_unisolated, as_json=as_json)
 
 
+@app.command("map")
+def map_programs(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The programs, one a line; `-` reads standard input.")],
+    out: Annotated[Path, typer.Option("--out", metavar="RESULTS", help="Where the results go, one a line.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with RESULTS: run the programs whose ids are not in it.")
+    ] = False,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Programs at once; two for each processor unless told.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="End each program after so long; 60 unless told. A line may say less."),
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option(metavar="MIB", help="Memory of each program's processes; 1024 unless told.")
+    ] = None,
+    sandbox: Annotated[str, _SANDBOX] = "auto",
+    ordered: Annotated[
+        bool,
+        typer.Option(
+            "--ordered/--unordered", help="Write results in the order of FILE, or each as soon as it is there."
+        ),
+    ] = False,
+    allow_unisolated: Annotated[bool, _ALLOW] = False,
+) -> int:
+    """Run many Python programs, each in a sandbox of its own, and write a line of JSON for each result.
+
+    A line of FILE is an object with `code` and, where wanted, `id`
+    (text or a whole number; without one it is the text "line 7"),
+    `inputs` (variables by name) and `timeout` (seconds). Other fields
+    are ignored. A line of RESULTS has the id and what `actbox run --json`
+    prints; a program that fails, or cannot be run, has its line too.
+
+    Nothing that was done is lost: after Ctrl-C every finished program is
+    in RESULTS (with --ordered, those that waited for their turn too);
+    after a crash at most its last line is torn. --resume mends that and
+    runs the rest. Whoever has no ids must not change FILE in between.
+
+    The exit code is 0 where every line was run, whatever the programs
+    came to; 1 where some line could not be run as it is; 125 when the
+    sandbox failed a program, or RESULTS cannot be written; 2 for an
+    error of use; 130 after Ctrl-C.
+    """  # short lines, since typer keeps the breaks of all but the first paragraph
+    from .map import map_request, parse_map_request
+
+    request = parse_map_request(
+        file=file,
+        out=out,
+        resume=resume,
+        concurrency=concurrency,
+        timeout=timeout,
+        memory=memory,
+        engine=sandbox,
+        ordered=ordered,
+        allow_unisolated=allow_unisolated,
+    )
+    return map_request(request)
+
+
 @app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,

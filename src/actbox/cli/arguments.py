@@ -43,7 +43,7 @@ def parse_request(
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     try:
-        policy = Policy(limits=_limits(timeout, memory), mounts=tuple(_mount(spec) for spec in mounts))
+        policy = Policy(limits=limits_from(timeout, memory), mounts=tuple(_mount(spec) for spec in mounts))
         values = _inputs(inputs)
         source, name = _source(file, code)
         program = Program(source, inputs=values, name=name)
@@ -52,7 +52,8 @@ def parse_request(
     return RunRequest(program=program, policy=policy, output=_folder(output))
 
 
-def _limits(timeout: float | None, memory: int | None) -> Limits:
+def limits_from(timeout: float | None, memory: int | None) -> Limits:
+    """Return the limits that `--timeout` (seconds) and `--memory` (MiB) ask for. Raises `UsageError`."""
     default = Limits()
     wall = default.wall_seconds if timeout is None else timeout
     if not 0 < wall < float("inf"):

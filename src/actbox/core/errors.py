@@ -39,7 +39,7 @@ class ErrorKind(Enum):
     TYPE = "TYPE"
     """A static check refused the program before it ran."""
     UNSUPPORTED = "UNSUPPORTED"
-    """This engine lacks what the program needs."""
+    """This engine lacks what the program needs, or does not take the program as it was given."""
     BUDGET = "BUDGET"
     """A budget other than time or memory is spent: tool calls, steps."""
     CANCELLED = "CANCELLED"

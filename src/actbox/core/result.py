@@ -103,9 +103,10 @@ class ExecutionResult:
     """What a run came to.
 
     `exit_code` is 0 exactly when the run succeeded: the program's own code, 1 for an exception, 128+n for signal n,
-    124 for a timeout, 125 when the sandbox failed. `value` is the last expression's value where that is JSON, else
-    `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps media types to the rich
-    forms that a notebook would show (`text/html` as text, `image/png` as bytes). `sandbox` names the engine.
+    124 for a timeout, 125 when the sandbox failed or did not take the program. `value` is the last expression's value
+    where that is JSON, else `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps
+    media types to the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `sandbox`
+    names the engine.
     """
 
     stdout: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -14,6 +14,7 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Tool, Toolset
 
+from .mapping import Programs, map_programs, without_index
 from .traits import Traits
 
 Tools = Toolset | Iterable[Tool | Callable[..., Any]] | None
@@ -98,6 +99,69 @@ class Sandbox(ABC):
     ) -> ExecutionResult:
         """Run a command and return what it came to."""
         return await _last(self.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
+
+    # Many programs. Each has a workspace of its own, so that none sees what another left, nor this sandbox's files.
+
+    @abstractmethod
+    async def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """Run a program as `run` does, under the same policy, in a throwaway workspace of its own.
+
+        Cancelling it ends the program, and `stop()` ends it too; the workspace is gone when this returns. Raises
+        `SandboxUnavailable` where there is no room for another workspace.
+        """
+
+    def map(
+        self,
+        programs: Programs,
+        *,
+        tools: Tools = None,
+        concurrency: int | None = None,
+        timeout: float | None = None,
+        ordered: bool = True,
+    ) -> AsyncGenerator[ExecutionResult]:
+        """Run many programs, each as `run_alone` does, and yield a result for each: none is lost, none comes twice.
+
+        `programs` is any iterable, also an asynchronous or an endless one. It is read as results are taken, at most
+        8 × `concurrency` ahead of them (2 × without `ordered`); an iterable that waits should be an asynchronous one.
+        `concurrency` is how many run at once, two for each processor unless told; `timeout`, in seconds for each, may
+        only lower the policy's wall limit. The tools are frozen when `map` is called. With `ordered` results come in
+        the order of the programs, else as they are ready: `map_indexed` says which is whose.
+
+        A program that cannot be run (no text, an input named as a tool, another language) has a failed result in its
+        place with `ErrorKind.UNSUPPORTED`, one that the sandbox failed with `ErrorKind.SANDBOX`; the rest goes on.
+        Where `programs` itself raises, the results of what it gave before come first. After `stop()`, what was under
+        way is `CANCELLED`, and then `SandboxStopped` is raised.
+
+        Closing the iterator early, or cancelling the task that waits for it, ends all programs under way before it
+        returns. Raises `InvalidValue` at once for arguments that make no sense.
+        """
+        pairs = self.map_indexed(programs, tools=tools, concurrency=concurrency, timeout=timeout, ordered=ordered)
+        return without_index(pairs)
+
+    def map_indexed(
+        self,
+        programs: Programs,
+        *,
+        tools: Tools = None,
+        concurrency: int | None = None,
+        timeout: float | None = None,
+        ordered: bool = False,
+    ) -> AsyncGenerator[tuple[int, ExecutionResult]]:
+        """Run many programs as `map` does and yield `(index, result)`, as they are ready unless told.
+
+        The index counts the programs from 0.
+        """
+        return map_programs(
+            self.run_alone,
+            programs,
+            engine=self.traits.engine,
+            tools=Toolset.of(tools),
+            concurrency=concurrency,
+            timeout=timeout,
+            ordered=ordered,
+        )
 
     def session(self) -> Session:
         """Open live interpreter state. Raises `Unsupported` where `traits.sessions` is false."""

@@ -72,6 +72,7 @@ class LocalSandbox(Sandbox):
         self.policy = policy
         self._workspace: Workspace | None = None
         self._guests: set[GuestProcess] = set()
+        self._siblings: set[LocalSandbox] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
@@ -123,7 +124,7 @@ class LocalSandbox(Sandbox):
             for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
-            await asyncio.gather(*(guest.wait() for guest in guests))
+            await asyncio.gather(*(guest.wait() for guest in guests), *(sibling.stop() for sibling in self._siblings))
             self._guests.clear()
             await self._give_back(workspace)
 
@@ -147,6 +148,19 @@ class LocalSandbox(Sandbox):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         return await self._finish(await self._request(program, tools, timeout))
+
+    async def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        self._running()
+        sibling = type(self)(self.policy)
+        self._siblings.add(sibling)
+        try:
+            await sibling.start()
+            return await sibling.run(program, tools=tools, timeout=timeout)
+        finally:
+            await _whole(sibling.stop(), _nothing)
+            self._siblings.discard(sibling)
 
     async def execute_stream(
         self,
@@ -350,6 +364,10 @@ class LocalSandbox(Sandbox):
 
 async def _close(output: OutputFolder) -> None:
     output.close()
+
+
+async def _nothing(_: None) -> None:
+    pass
 
 
 async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:

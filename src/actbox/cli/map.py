@@ -1,0 +1,144 @@
+"""`actbox map`: every program of a JSONL file, many at once, each in a workspace of its own; a line for each result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from actbox.core.errors import InvalidValue
+from actbox.core.policy import Policy
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.mapping import default_concurrency, result_of
+from actbox.sandbox.opening import open_sandbox
+from actbox.sandbox.parallel import in_parallel
+
+from .arguments import limits_from
+from .exits import SANDBOX_FAILED, UsageError
+from .interrupt import Interrupted, run_interruptibly
+from .jobs import Job, count_jobs, jobs_to_do, opened, read_jobs
+from .progress import ProgressBar, Tally, programs
+from .results_file import CannotWrite, ResultsFile
+from .run import NO_ISOLATION
+
+NOT_ALL_COULD_RUN: Final = 1
+"""Some line was not a program that could be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapRequest:
+    """What one command line asks for. `file` may be `-`; `concurrency` is a number of programs."""
+
+    file: str
+    out: Path
+    policy: Policy
+    concurrency: int
+    resume: bool
+    ordered: bool
+    engine: str
+    allow_unisolated: bool
+
+
+def parse_map_request(
+    *,
+    file: str,
+    out: Path,
+    resume: bool,
+    concurrency: int | None,
+    timeout: float | None,
+    memory: int | None,
+    engine: str,
+    ordered: bool,
+    allow_unisolated: bool,
+) -> MapRequest:
+    """Return what the options describe. Raises `UsageError`, which names the wrong option."""
+    at_once = default_concurrency() if concurrency is None else concurrency
+    if at_once < 1:
+        raise UsageError(
+            f"--concurrency takes a number of programs above zero, not {at_once}", "such as --concurrency 8"
+        )
+    return MapRequest(
+        file=file,
+        out=out,
+        policy=Policy(limits=limits_from(timeout, memory)),
+        concurrency=at_once,
+        resume=resume,
+        ordered=ordered,
+        engine=engine,
+        allow_unisolated=allow_unisolated,
+    )
+
+
+def map_request(request: MapRequest) -> int:
+    """Run the programs and return the exit code for this process.
+
+    However it ends, also by a signal, every program that finished has its line in the file of results.
+    """
+    with opened(request.file) as source, ResultsFile(request.out, resume=request.resume) as results:
+        if results.repaired:
+            _say(f"warning: {results.repaired}")
+        tally = Tally()
+        total = count_jobs(request.file) if os.isatty(2) else None
+        try:
+            with ProgressBar(tally, total) as bar:
+                run_interruptibly(lambda: _map(request, source, results, tally, bar.update))
+        except Interrupted as error:
+            kept = f"{programs(len(results.done) + tally.done)} done and in {request.out}"
+            _say(f"interrupted: {kept}; --resume goes on with the rest")
+            return error.exit_code
+        except CannotWrite as error:
+            _say(f"actbox: {error}; it holds the results of {programs(len(results.done) + tally.done)}")
+            _say("hint: make room, then go on with --resume")
+            return SANDBOX_FAILED
+    _say(f"{tally.summary()}; results in {request.out}")
+    if tally.unrun:
+        return SANDBOX_FAILED
+    return NOT_ALL_COULD_RUN if tally.refused else 0
+
+
+async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Tally, show: Callable[[], None]) -> None:
+    def skip() -> None:
+        tally.skipped += 1
+        show()
+
+    def write(job: Job, result: ExecutionResult) -> None:
+        results.write(job.id, result.to_dict())
+        tally.add(result)
+        show()
+
+    finished: dict[int, tuple[Job, ExecutionResult]] = {}  # by line, until it is written
+
+    async def call(job: Job) -> int:
+        finished[job.line] = job, await result_of(_run(box, job), box.traits.engine)
+        return job.line
+
+    async with open_sandbox(request.engine, policy=request.policy, allow_unisolated=request.allow_unisolated) as box:
+        if not box.traits.isolated:
+            _say(f"warning: {NO_ISOLATION}")
+        jobs = jobs_to_do(read_jobs(source), results.done, skip)
+        try:
+            async with aclosing(
+                in_parallel(jobs, call, concurrency=request.concurrency, ordered=request.ordered)
+            ) as lines:
+                async for _, line in lines:
+                    write(*finished[line])
+                    del finished[line]
+        finally:
+            # What was done when the end came, also where it still waited for its turn.
+            for line in sorted(finished):
+                write(*finished[line])
+
+
+async def _run(box: Sandbox, job: Job) -> ExecutionResult:
+    if job.program is None:
+        raise InvalidValue(job.problem)
+    return await box.run_alone(job.program, timeout=job.timeout)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
