@@ -19,7 +19,7 @@ from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
 from .sandbox.blocking import run_blocking
-from .sandbox.contract import Command, FileInfo, Sandbox, Tools
+from .sandbox.contract import Command, FileInfo, Sandbox, Session, Tools
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
 from .sandbox.traits import Traits
@@ -159,6 +159,10 @@ class SyncSandbox:
         """See `Sandbox.execute_stream`."""
         return _iterate(self._sandbox.execute_stream(command, stdin=stdin, cwd=cwd, env=env, timeout=timeout))
 
+    def session(self, *, forkable: bool = False) -> SyncSession:
+        """See `Sandbox.session`."""
+        return SyncSession(self._sandbox.session(forkable=forkable))
+
     def read_file(self, path: str) -> bytes:
         """See `Sandbox.read_file`."""
         return _call(self._sandbox.read_file(path))
@@ -203,6 +207,43 @@ class SyncSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class SyncSession:
+    """A `Session` whose methods are plain calls. Their contract is the one of `Session`, name by name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def alive(self) -> bool:
+        """See `Session.alive`."""
+        return self._session.alive
+
+    def start(self) -> None:
+        """See `Session.start`."""
+        _call(self._session.start())
+
+    def close(self) -> None:
+        """See `Session.close`."""
+        _call(self._session.close())
+
+    def run(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> ExecutionResult:
+        """See `Session.run`."""
+        return _call(self._session.run(program, tools=tools, timeout=timeout))
+
+    def stream(self, program: Program | str, *, tools: Tools = None, timeout: float | None = None) -> Iterator[Event]:
+        """See `Session.stream`. Closing the iterator early interrupts the program."""
+        return _iterate(self._session.stream(program, tools=tools, timeout=timeout))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class _Portal:

@@ -87,6 +87,27 @@ async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: s
     assert result.error.limit == "cpu_seconds"
 
 
+async def test_children_that_end_all_the_time_do_not_keep_anyone_from_counting(
+    isolated_engine: str, open_box: OpenBox
+) -> None:
+    box = await open_box(cpu_seconds=1)
+    code = (  # each takes less than the limit, and leaves orphans that end at once
+        "import os, time\nfor _ in range(12):\n"
+        "    if os.fork() == 0:\n"
+        "        end = time.process_time() + 0.5\n"
+        "        while time.process_time() < end:\n"
+        "            if os.fork() == 0:\n"
+        "                os.fork()\n"
+        "                os._exit(0)\n"
+        "            os.wait()\n"
+        "        os._exit(0)\n"
+        "    os.wait()"
+    )
+    result = await box.run(code)
+    assert kind_of(result) is ErrorKind.TIMEOUT
+    assert result.error.limit == "cpu_seconds"
+
+
 async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
     isolated_engine: str, open_box: OpenBox
 ) -> None:

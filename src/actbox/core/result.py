@@ -106,7 +106,8 @@ class ExecutionResult:
     124 for a timeout, 125 when the sandbox failed or did not take the program. `value` is the last expression's value
     where that is JSON, else `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps
     media types to the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `sandbox`
-    names the engine.
+    names the engine. `state_kept` says after a run in a session whether its variables are still there, and is `None`
+    after any other.
     """
 
     stdout: str = ""
@@ -120,6 +121,7 @@ class ExecutionResult:
     warnings: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
     sandbox: str = ""
+    state_kept: bool | None = None
 
     @property
     def success(self) -> bool:
@@ -151,4 +153,5 @@ class ExecutionResult:
             "warnings": list(self.warnings),
             "usage": self.usage.to_dict(),
             "sandbox": self.sandbox,
+            "state_kept": self.state_kept,
         }

@@ -31,8 +31,69 @@ class FileInfo:
     modified: float
 
 
-class Session(ABC):  # noqa: B024 (its methods come with the first engine that has one)
-    """Live interpreter state that several runs share. No engine has one yet: `Sandbox.session` says so."""
+class Session(ABC):
+    """Live interpreter state that several programs share, one after the other.
+
+    Variables, imports, functions, classes, open files, threads, child processes and the working folder last from run
+    to run; `/workspace` is the sandbox's. What a run bound before it failed stays bound, also after `sys.exit()`,
+    which ends the run only. A program's inputs and tools are bound anew in each run; tools that an earlier run had and
+    this one has not are unbound, unless a program gave the name another meaning. Whether tools are coroutines is
+    decided for each program by itself, and holds for functions of earlier programs too when they are called from it.
+
+    Programs that use `await` share one event loop. Its tasks go on while such a program runs and between runs, not
+    while a program without `await` runs. Tools answer only during a run: a call that is not answered at its end, or
+    that is made between two, fails with `ToolError`. What is printed between two runs belongs to the next one's output.
+
+    Tracebacks show each program under a file name of its own: `program.py`, then `program-2.py`; an error's `line` is
+    one of the program that just ran.
+
+    Runs queue: the next begins when the one before is over or its stream is closed. The limits on wall time, output,
+    tool calls and artifacts hold for each run; those on processor time, memory, processes and files for the session
+    as a whole. A program that runs out of time, output or tool calls, or whose caller is cancelled, is interrupted:
+    `KeyboardInterrupt` is raised in it, or its waiting cancelled. If it has not ended a second later the session is
+    ended. `ExecutionResult.state_kept` says which. A session that has ended by itself, by a crash or by a limit,
+    answers every further run with `ErrorKind.SANDBOX` and exit code 125.
+
+    Methods raise `SandboxStopped` after `close()` and after the sandbox's `stop()`, which ends its sessions.
+    """
+
+    @property
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether a program could run in it now: not closed, not ended; it need not have been started yet."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Make the interpreter ready, which the first run does otherwise. A second call does nothing.
+
+        Raises `SandboxUnavailable` where it cannot be had.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the interpreter as a script ends, or by force if a program runs. A second call does nothing."""
+
+    @abstractmethod
+    def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncIterator[Event]:
+        """Run a program in the session's state and yield its events, as `Sandbox.stream` does.
+
+        `timeout` counts from when the program begins, not while it queues.
+        """
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """Run a program in the session's state and return what it came to."""
+        return await _last(self.stream(program, tools=tools, timeout=timeout))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
 
 class Sandbox(ABC):
@@ -163,8 +224,11 @@ class Sandbox(ABC):
             ordered=ordered,
         )
 
-    def session(self) -> Session:
-        """Open live interpreter state. Raises `Unsupported` where `traits.sessions` is false."""
+    def session(self, *, forkable: bool = False) -> Session:
+        """Open live interpreter state, which begins with `async with` or the first run.
+
+        Raises `Unsupported` where `traits.sessions` is false or, for a `forkable` one, `traits.fork`.
+        """
         raise Unsupported(
             f"the {self.traits.engine} engine keeps no state between runs; write what must last to a file in /workspace"
         )

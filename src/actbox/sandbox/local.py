@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
+import functools
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -17,18 +17,19 @@ from types import NoneType
 from typing import Any, ParamSpec, TypeVar
 
 from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
-from actbox.core.events import ArtifactCreated, Completed, Event
+from actbox.core.events import Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
-from actbox.core.result import Artifact, ExecutionResult
+from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
 from .blocking import run_blocking
-from .contract import Command, FileInfo, Sandbox, Tools
+from .contract import Command, FileInfo, Sandbox, Session, Tools
 from .ending import Stop
-from .guest import wire
-from .runs import GuestProcess, Run, failed_result
+from .requests import encode_program, seconds_of
+from .runs import GuestProcess, Run, closing_events, failed_result
+from .sessions import LocalSession, SessionPlace
 from .slots import slots
 from .workspace import Workspace
 
@@ -39,8 +40,6 @@ T = TypeVar("T")
 _MOST_ENDED_GUESTS = 64
 # What the next run takes is made ready when this one is over, or after so long.
 _PREPARE_SECONDS = 0.01
-# What the guest takes as its first message; the program itself is bounded before.
-_MAX_FIRST_MESSAGE = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +75,7 @@ class LocalSandbox(Sandbox):
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
+        self._sessions: set[LocalSession] = set()
 
     # What an engine adds
 
@@ -125,6 +125,7 @@ class LocalSandbox(Sandbox):
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
             await asyncio.gather(*(guest.wait() for guest in guests), *(sibling.stop() for sibling in self._siblings))
+            await asyncio.gather(*(session.ended() for session in self._sessions))
             self._guests.clear()
             await self._give_back(workspace)
 
@@ -143,6 +144,42 @@ class LocalSandbox(Sandbox):
         async with aclosing(self._events(request)) as events:
             async for event in events:
                 yield event
+
+    def session(self, *, forkable: bool = False) -> Session:
+        if forkable and not self.traits.fork:
+            raise Unsupported(f"the {self.traits.engine} engine cannot fork sessions; open one without forkable")
+        workspace = self._running()
+
+        def check_open() -> None:
+            if self._workspace is not workspace:
+                raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
+
+        async def start_guest() -> GuestProcess:
+            guest = await self._take_guest(GuestStart(stdin=b""))
+            if self._workspace is not workspace:
+                await guest.abandon()
+                check_open()
+            self._guests.add(guest)
+            self._sessions.add(session)
+            return guest
+
+        def forget(guest: GuestProcess) -> None:
+            self._guests.discard(guest)
+            self._sessions.discard(session)
+
+        session = LocalSession(
+            SessionPlace(
+                engine=self.traits.engine,
+                limits=self.policy.limits,
+                check_open=check_open,
+                start_guest=start_guest,
+                forget=forget,
+                first_message=self._frame({"t": "session", "name": "program.py"}, self.policy.variables),
+                prepare=functools.partial(self._prepare, workspace),
+                mark_output=functools.partial(self._mark_output, workspace),
+            )
+        )
+        return session
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -191,6 +228,20 @@ class LocalSandbox(Sandbox):
 
     async def _request(self, program: Program | str, tools: Tools, timeout: float | None) -> _Request:
         workspace = self._running()
+        seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
+        frame, toolset = await self._prepare(
+            workspace, program, tools, lambda message: self._frame(message, self.policy.variables)
+        )
+        return _Request(workspace, frame, toolset, seconds, b"", False)
+
+    async def _prepare(
+        self,
+        workspace: Workspace,
+        program: Program | str,
+        tools: Tools,
+        frame_of: Callable[[dict[str, Any]], bytes],
+    ) -> tuple[bytes, Toolset]:
+        """Check a program and its tools, and place its files; return the frame that has it run."""
         if not isinstance(program, Program):
             program = Program(program)
         if program.language != "python":
@@ -200,22 +251,16 @@ class LocalSandbox(Sandbox):
         taken = {tool["alias"] for tool in spec} & set(program.inputs)
         if taken:
             raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
-        seconds = _timeout(timeout, self.policy.limits.wall_seconds)
-        message = {
-            "t": "run",
-            "code": program.code,
-            "name": program.name,
-            "inputs": program.inputs,
-            "tools": spec,
-        }
-        frame = self._frame(message, self.policy.variables)
+        frame = frame_of(
+            {"t": "run", "code": program.code, "name": program.name, "inputs": program.inputs, "tools": spec}
+        )
         for name, content in program.files.items():
             data = content.encode() if isinstance(content, str) else content
             try:
                 await run_blocking(workspace.write, f"input/{name}", data)
             except FileError as error:
                 raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
-        return _Request(workspace, frame, toolset, seconds, b"", False)
+        return frame, toolset
 
     def _command_request(
         self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
@@ -230,23 +275,22 @@ class LocalSandbox(Sandbox):
             raise InvalidValue("execute() takes stdin as bytes and cwd as text")
         if any("\0" in argument for argument in (*arguments, cwd or "")):
             raise InvalidValue("a command cannot have a NUL character in it")
-        seconds = _timeout(timeout, self.policy.limits.wall_seconds)
+        seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
         message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd)}
         frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})})
         return _Request(workspace, frame, Toolset.of(None), seconds, stdin, True)
 
     def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
         """Return the first message to a guest: what to run, and how it is to be there."""
-        message |= {
-            "variables": {**self._base_variables(), **variables},
-            "limits": self._guest_limits(),
-            "message_bytes": self.policy.limits.message_bytes,
-            "workspace": self.guest_root,
-        }
-        try:
-            return wire.encode(message, _MAX_FIRST_MESSAGE)
-        except (wire.MessageTooLong, ValueError, RecursionError) as error:
-            raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
+        return encode_program(
+            message
+            | {
+                "variables": {**self._base_variables(), **variables},
+                "limits": self._guest_limits(),
+                "message_bytes": self.policy.limits.message_bytes,
+                "workspace": self.guest_root,
+            }
+        )
 
     def _start_folder(self, cwd: str | None) -> str:
         if not cwd:
@@ -264,9 +308,8 @@ class LocalSandbox(Sandbox):
                 while (event := await queue.get()) is not None:
                     yield event
                 result = await run.finish()
-        for artifact in result.artifacts:
-            yield ArtifactCreated(artifact)
-        yield Completed(result)
+        for closing in closing_events(result):
+            yield closing
 
     async def _finish(self, request: _Request) -> ExecutionResult:
         async with self._begun(request, None) as run:
@@ -277,25 +320,13 @@ class LocalSandbox(Sandbox):
         self, request: _Request, queue: asyncio.Queue[Event | None] | None
     ) -> AsyncGenerator[Run | ExecutionResult]:
         """Begin a run, or say why it cannot begin; at the end of the block it is over."""
-        limits = self.policy.limits
-        output = request.workspace.mark_empty_output(limits)
-        if output is None:
-            output = await _whole(run_blocking(request.workspace.mark_output, limits), _close)
-
-        async def collect() -> tuple[list[Artifact], list[str]]:
-            return ([], []) if output.is_empty() else await run_blocking(output.collect)
-
+        output = await self._mark_output(request.workspace)
         asked = time.perf_counter()
         loop = asyncio.get_running_loop()
-        turns = slots()
         try:
-            await turns.acquire()
-            try:
-                start = GuestStart(stdin=request.stdin)
+            async with slots().one():
                 try:
-                    guest = self._guest_at_hand(start)
-                    if guest is None:
-                        guest = await _whole(self._start_guest(start), GuestProcess.abandon)
+                    guest = await self._take_guest(GuestStart(stdin=request.stdin))
                 except (SandboxUnavailable, OSError) as error:
                     yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
                     return
@@ -305,10 +336,10 @@ class LocalSandbox(Sandbox):
                     command=request.is_command,
                     engine=self.traits.engine,
                     toolset=request.toolset,
-                    limits=limits,
+                    limits=self.policy.limits,
                     timeout=request.seconds,
                     queue_ms=(time.perf_counter() - asked) * 1000,
-                    collect=collect,
+                    collect=output.collect_if_any,
                     queue=queue,
                 )
                 preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
@@ -316,11 +347,18 @@ class LocalSandbox(Sandbox):
                     run.start(request.frame)
                     yield run
                 preparing.cancel()
-            finally:
-                turns.release()
-                loop.call_soon(self._prepare_next)
         finally:
+            loop.call_soon(self._prepare_next)
             output.close()
+
+    async def _mark_output(self, workspace: Workspace) -> OutputFolder:
+        limits = self.policy.limits
+        output = workspace.mark_empty_output(limits)
+        return output if output is not None else await _whole(run_blocking(workspace.mark_output, limits), _close)
+
+    async def _take_guest(self, start: GuestStart) -> GuestProcess:
+        guest = self._guest_at_hand(start)
+        return guest if guest is not None else await _whole(self._start_guest(start), GuestProcess.abandon)
 
     def _add_guest(self, guest: GuestProcess) -> None:
         """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""
@@ -384,11 +422,3 @@ async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[N
 async def _undo(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
     with contextlib.suppress(Exception):  # what could not be made need not be undone
         await undo(await task)
-
-
-def _timeout(asked: float | None, most: float) -> float:
-    if asked is None:
-        return most
-    if isinstance(asked, bool) or not isinstance(asked, (int, float)) or math.isnan(asked) or asked <= 0:
-        raise InvalidValue(f"timeout must be a number of seconds above zero, not {asked!r}")
-    return min(asked, most)

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.events import Event, Output
+from actbox.core.events import ArtifactCreated, Completed, Event, Output
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
@@ -26,12 +26,12 @@ from .channel.link import Link
 from .channel.messages import Call, Done, parse
 from .ending import Ending, Stop
 from .guest import wire
-from .guest.main import EXIT_CHANNEL_LOST
+from .guest.finish import EXIT_CHANNEL_LOST
 from .verdict import verdict
 
 _READ_BYTES = 1024 * 1024
-# Most programs that run for so short print a line or two. To be woken for each would take the processor from them.
-_SHORT_SECONDS = 0.003
+SHORT_SECONDS = 0.003
+"""Most programs that run for so short print a line or two; to be woken for each would take the processor from them."""
 # How long a guest may live on after its channel is closed or its result is in, before it is ended.
 _GRACE_SECONDS = 0.5
 
@@ -56,6 +56,10 @@ class GuestProcess(ABC):
     @abstractmethod
     def when_ended(self, call: Callable[[Ending], None]) -> None:
         """Call a function in this event loop, with how the guest ended, once nothing of its process tree is left."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Ask the guest's first process to stop what it does (`SIGINT`); also when it has ended already."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -95,7 +99,7 @@ class GuestProcess(ABC):
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]
 
 
-class _Stream:
+class Stream:
     """One of the guest's output pipes: decoded as it comes, and kept for the result."""
 
     def __init__(self, descriptor: int, name: Literal["stdout", "stderr"]) -> None:
@@ -108,12 +112,13 @@ class _Stream:
 
     @property
     def text(self) -> str:
+        """What was read in this run."""
         return "".join(self.parts)
 
 
 class Run:
     """One run of a guest. Use it as `async with`: however the block is left, the guest's process tree has ended or is
-    about to, and its descriptors are closed.
+    about to, and its descriptors are closed. A session's run is a variant of it (`sessions.py`).
 
     A `command` takes the guest's place and so says nothing more on the channel. `collect` is called after the end, and
     returns the artifacts and warnings about those that were left out. Events are put into `queue` where one is given.
@@ -134,6 +139,7 @@ class Run:
     ) -> None:
         self._guest = guest
         self._command = command
+        self._number = 0
         self._engine = engine
         self._limits = limits
         self._timeout = min(timeout, limits.wall_seconds)
@@ -141,7 +147,7 @@ class Run:
         self._collect = collect
         self._queue = queue
         self._loop = asyncio.get_running_loop()
-        self._streams = (_Stream(guest.stdout, "stdout"), _Stream(guest.stderr, "stderr"))
+        self._streams = streams_of(guest)
         self._output_left = limits.output_bytes
         self._link: Link | None = None
         self._done: Done | None = None
@@ -167,22 +173,25 @@ class Run:
 
     async def finish(self) -> ExecutionResult:
         """Wait for the end, and return what the run came to."""
-        await self._over
+        await asyncio.shield(self._over)  # which the end of the run sets, also when the caller has gone
         artifacts, warnings = await self._collect()
         return self._result(artifacts, warnings)
 
     def start(self, first_message: bytes) -> None:
         """Send the frame that says what to run, and begin to listen."""
-        self._started = time.perf_counter()
+        self._begin_clock()
         for stream in self._streams:
             os.set_blocking(stream.descriptor, False)
-        self._timers.append(self._loop.call_later(_SHORT_SECONDS, self._listen))
+        self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
         if self._guest.sock is not None:
-            self._link = Link(self._guest.sock, self._limits.message_bytes, self._on_message, self._on_lost)
+            self._link = Link(self._guest.sock, self._limits.message_bytes, self.on_message, self.on_lost)
             self._calls.attach(self._link)
             self._link.send(self._send_with_stdin(first_message))
+        self._guest.when_ended(self.on_ended)
+
+    def _begin_clock(self) -> None:
+        self._started = time.perf_counter()
         self._timers.append(self._loop.call_later(self._timeout, self._on_timeout))
-        self._guest.when_ended(self._on_end)
 
     def _send_with_stdin(self, frame: bytes) -> bytes:
         """Send the beginning of a message with the descriptor that goes along, if any; return the rest of it."""
@@ -223,7 +232,8 @@ class Run:
                 stream.listening = True
                 self._loop.add_reader(stream.descriptor, self._read, stream)
 
-    def _on_end(self, ending: Ending) -> None:
+    def on_ended(self, ending: Ending) -> None:
+        """Take in the last that the guest, of which nothing is left, has said."""
         if self._ending is not None:  # the run was over before its guest was
             return
         if self._link is not None:
@@ -237,6 +247,9 @@ class Run:
         self._ending = ending
         for stream in self._streams:
             self._read_all(stream)
+        self._conclude()
+
+    def _conclude(self) -> None:
         self._cancel_timers()  # a consumer that is slow to read the end must not change it
         if not self._wall_ms:
             self._note_time()
@@ -258,14 +271,22 @@ class Run:
         self._wall_ms = (time.perf_counter() - self._started) * 1000
 
     def _end(self, stop: Stop) -> None:
-        """End the guest for a reason; the first reason is the one that counts."""
+        """End the program for a reason, once what it has printed is read; the first reason is the one that counts."""
+        for stream in self._streams:
+            self._read_now(stream)
+        self._stop_for(stop)
+
+    def _stop_for(self, stop: Stop) -> None:
         # Too much output is found out when it is read, which may be after the program has said that it is done.
         if self._stop is None and (self._done is None or stop.kind is ErrorKind.OUTPUT_LIMIT):
             self._stop = stop
             self._note_time()
+        self._stop_program(stop.kind)
+
+    def _stop_program(self, why: ErrorKind) -> None:
         self._guest.kill()
 
-    def _read(self, stream: _Stream) -> bool:
+    def _read(self, stream: Stream) -> bool:
         """Read once; return whether there was anything."""
         try:
             data = os.read(stream.descriptor, _READ_BYTES)
@@ -279,7 +300,7 @@ class Run:
         if len(data) > self._output_left:
             data = data[: self._output_left]
             most = self._limits.output_bytes
-            self._end(
+            self._stop_for(
                 Stop(
                     ErrorKind.OUTPUT_LIMIT,
                     f"the program printed more than {most:,} bytes; the first {most:,} are kept",
@@ -292,23 +313,23 @@ class Run:
             self._say(stream, stream.decoder.decode(data))
         return True
 
-    def _read_now(self, stream: _Stream) -> None:
+    def _read_now(self, stream: Stream) -> None:
         """Read all that is there already, but no more once there is too much."""
         while stream.open and self._stop is None and self._read(stream):
             pass
 
-    def _read_all(self, stream: _Stream) -> None:
+    def _read_all(self, stream: Stream) -> None:
         self._read_now(stream)
         if stream.open:
             self._close_stream(stream)
 
-    def _say(self, stream: _Stream, text: str) -> None:
+    def _say(self, stream: Stream, text: str) -> None:
         if text:
             stream.parts.append(text)
             if self._queue is not None:
                 self._queue.put_nowait(Output(stream.name, text))
 
-    def _close_stream(self, stream: _Stream) -> None:
+    def _close_stream(self, stream: Stream) -> None:
         if stream.open:
             stream.open = False
             if stream.listening:
@@ -316,7 +337,8 @@ class Run:
             os.close(stream.descriptor)
             self._say(stream, stream.decoder.decode(b"", final=True))
 
-    def _on_message(self, raw: dict[str, Any], size: int) -> None:
+    def on_message(self, raw: dict[str, Any], size: int) -> None:
+        """Take in a message of the guest's."""
         for stream in self._streams:  # what was printed before the message comes before it
             self._read_now(stream)
         try:
@@ -326,18 +348,25 @@ class Run:
             if isinstance(message, Call):
                 self._calls.start(message, size)
                 return
+            if message.run != self._number:
+                raise wire.ProtocolError("the result of another run")
         except wire.ProtocolError as error:
-            self._on_lost(error)
+            self.on_lost(error)
             return
         if self._stop is None:
             self._done = message
             self._note_time()
-            if message.alone and self._guest.dismiss():
-                self._finish(Ending())
-            else:
-                self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+        self._on_done(message)
 
-    def _on_lost(self, error: wire.ProtocolError | None) -> None:
+    def _on_done(self, done: Done) -> None:
+        """The guest has sent its result, which counts unless the host had stopped the program before."""
+        if self._stop is None and done.alone and self._guest.dismiss():
+            self._finish(Ending())
+        else:
+            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+
+    def on_lost(self, error: wire.ProtocolError | None) -> None:
+        """Take in that the channel is closed, or was abused."""
         hint = "do not touch descriptors other than those that the program opened itself"
         if error is not None:
             self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=hint))
@@ -400,6 +429,24 @@ class Run:
             ),
             sandbox=self._engine,
         )
+
+
+def streams_of(guest: GuestProcess) -> tuple[Stream, Stream]:
+    """Return the guest's standard output and its standard error."""
+    return Stream(guest.stdout, "stdout"), Stream(guest.stderr, "stderr")
+
+
+async def ending_of(guest: GuestProcess) -> Ending:
+    """Return how a guest ended; that this cannot be found out is such an ending too."""
+    try:
+        return await guest.wait()
+    except Exception as error:
+        return Ending(failure=f"{type(error).__name__}: {error}")
+
+
+def closing_events(result: ExecutionResult) -> list[Event]:
+    """Return the events with which a run ends."""
+    return [*(ArtifactCreated(artifact) for artifact in result.artifacts), Completed(result)]
 
 
 def failed_result(engine: str, message: str, hint: str = "") -> ExecutionResult:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import threading
 from collections import deque
+from collections.abc import AsyncIterator
 
 from actbox.core.errors import InvalidValue
 
@@ -46,6 +47,15 @@ class Slots:
             if turn.done() and not turn.cancelled():
                 self.release()
             raise
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Have a slot for a block."""
+        await self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Give a slot back, from any thread."""

@@ -118,7 +118,7 @@ class ToolCalls:
         self._limit_flow()
 
     def _limit_flow(self) -> None:
-        if self._link is None:
+        if self._link is None or self._over:  # a session's next run may have the link already
             return
         held_bytes = self._pending_bytes + self._link.backlog_bytes
         if len(self._tasks) >= MAX_CALLS_AT_ONCE or held_bytes > MESSAGES_HELD * self._max_bytes:

@@ -48,6 +48,8 @@ class Done:
     max_rss_bytes: int
     alone: bool
     """Whether the guest has no other process and no other thread, by its own word: others would have to be ended."""
+    run: int = 0
+    """In a session, the number of the run that ended."""
 
 
 def parse(message: dict[str, Any]) -> Call | Done:
@@ -70,6 +72,7 @@ def parse(message: dict[str, Any]) -> Call | Done:
             cpu_ms=float(fields.take("cpu_ms", (int, float), 0.0)),
             max_rss_bytes=fields.take("max_rss_bytes", int, 0),
             alone=fields.take("alone", object, False) is True,
+            run=fields.take("run", int, 0),
         )
         fields.finish()
         if not 0 <= done.exit_code <= 255 or (done.exit_code != 0) != (done.error is not None):

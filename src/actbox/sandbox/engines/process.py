@@ -49,6 +49,7 @@ TRAITS = Traits(
         "artifacts": "host",
         "artifact_mib": "host",
     },
+    sessions=True,
     network="everything that this machine reaches",
     notes=(
         "no isolation: use it only for programs that you trust",
@@ -155,6 +156,11 @@ class _Subprocess(GuestProcess):
             self._when_ended.append(call)
         else:
             self._loop.call_soon(call, self._ending)
+
+    def interrupt(self) -> None:
+        if self._ending is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._process.pid, signal.SIGINT)
 
     def kill(self) -> None:
         if self._ending is None:

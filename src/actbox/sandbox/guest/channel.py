@@ -11,15 +11,20 @@ import os
 import select
 import socket
 import threading
+from collections import deque
 
 from . import wire
+from .interrupts import NoInterrupts
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Callable, Dict, Optional, Set
+    from typing import Any, Callable, Deque, Dict, Iterable, Optional, Set
 
 _READ_BYTES = 256 * 1024
+# How often a thread for which another one reads looks whether it was interrupted.
+_LOOK_EVERY_SECONDS = 0.1
+_NO_PROGRAM = "tools answer only while a program of the session runs"
 
 
 class ToolError(Exception):
@@ -67,31 +72,28 @@ class HostChannel:
         self._last_id = 0
         self._sending = threading.Lock()
         self._loops: Set[Any] = set()
+        self._readable = select.poll()
+        self._readable.register(self._fd, select.POLLIN)
+        # A session: its programs come over the channel too, and tools answer only while one of them runs.
+        self.interrupts = NoInterrupts()
+        self._programs: Deque[Dict[str, Any]] = deque()
+        self._program_came: Callable[[], None] = lambda: None
+        self._answering = True
 
     # What programs use
 
     def call(self, tool: str, arguments: Dict[str, Any]) -> Any:
         """Call a tool and wait for its value. Raises `ToolError`."""
-        call_id, call, frame = self._prepare(tool, arguments, None)
-        try:
-            self._send(frame)
-            while True:
-                with self._turn:
-                    while call.answer is None and self._reading and not self._closed:
-                        self._turn.wait()
-                    if call.answer is not None:
-                        return _value_of(call.answer, tool)
-                    if self._closed:
-                        raise ToolError("the connection to the host is closed", tool)
-                    self._reading = True
-                try:
-                    self._receive(wait=True)
-                finally:
-                    with self._turn:
-                        self._reading = False
-                        self._turn.notify_all()
-        finally:
-            self._calls.pop(call_id, None)
+        with self.interrupts:
+            call_id, call, frame = self._prepare(tool, arguments, None)
+            try:
+                self._send(frame, tool)
+                self._wait_until(lambda: call.answer is not None)
+                if call.answer is None:
+                    raise ToolError("the connection to the host is closed", tool)
+                return _value_of(call.answer, tool)
+            finally:
+                self._calls.pop(call_id, None)
 
     async def call_async(self, tool: str, arguments: Dict[str, Any]) -> Any:
         """Call a tool from a coroutine; any number may wait at once. Raises `ToolError`."""
@@ -103,10 +105,12 @@ class HostChannel:
         def wake() -> None:
             loop.call_soon_threadsafe(_set, future)
 
-        call_id, call, frame = self._prepare(tool, arguments, wake)
+        with self.interrupts:
+            call_id, call, frame = self._prepare(tool, arguments, wake)
         try:
-            self._watch(loop)
-            self._send(frame)
+            with self.interrupts:
+                self._watch(loop)
+                self._send(frame, tool)
             await future
             if call.answer is None:
                 raise ToolError("the connection to the host is closed", tool)
@@ -129,6 +133,34 @@ class HostChannel:
     def send(self, message: Dict[str, Any]) -> None:
         """Send a message that has no answer. Raises `ChannelClosed`, and what `wire.encode` raises."""
         self._send(wire.encode(message, self.max_bytes))
+
+    def next_program(self, loop: Optional[asyncio.AbstractEventLoop]) -> Dict[str, Any]:
+        """Wait for the next program of a session; an event loop goes on meanwhile. From now on tools answer.
+
+        Raises `ChannelClosed`, and `wire.ProtocolError` for what the host would never send.
+        """
+        self._take_in(self._reader.feed(b""))  # it may have come together with the message before it
+        if loop is not None and not self._programs and not self._closed:
+            loop.run_until_complete(self._program_comes(loop))
+        self._wait_until(lambda: bool(self._programs))
+        if not self._programs:
+            raise ChannelClosed
+        self._last_id = 0
+        self._answering = True
+        return self._programs.popleft()
+
+    def end_calls(self) -> None:
+        """Answer no more tool calls until the next program of a session: those that wait fail now."""
+        with self._sending:  # so that no call can be sent after the result
+            self._answering = False
+        calls = list(self._calls.values())
+        with self._turn:
+            for call in calls:
+                call.answer = {"error": _NO_PROGRAM}
+            self._turn.notify_all()
+        for call in calls:
+            if call.wake is not None:
+                call.wake()
 
     def leave_to_parent(self) -> None:
         """In a forked child: let go of the channel, which belongs to the process that began the run."""
@@ -156,9 +188,12 @@ class HostChannel:
         self._calls[call_id] = call
         return call_id, call, frame
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, frame: bytes, tool: Optional[str] = None) -> None:
         view = memoryview(frame)
-        with self._sending:
+        # What was begun must be sent to its end: half a message would make nonsense of all that follow.
+        with self.interrupts, self._sending:
+            if tool is not None and not self._answering:
+                raise ToolError(_NO_PROGRAM, tool)
             while view:
                 try:
                     view = view[self._sock.send(view, socket.MSG_DONTWAIT) :]
@@ -167,6 +202,29 @@ class HostChannel:
                 except OSError as error:
                     self._close()
                     raise ChannelClosed(str(error)) from None
+
+    def _wait_until(self, arrived: Callable[[], bool]) -> None:
+        """Read for everybody, unless another thread does, until something has arrived or the channel is closed."""
+        while True:
+            self.interrupts.check()
+            with self.interrupts:  # whoever has taken the reader's turn must give it back
+                with self._turn:
+                    if self._closed or arrived():
+                        return
+                    if self._reading:
+                        self._turn.wait(_LOOK_EVERY_SECONDS)
+                        continue
+                    self._reading = True
+                try:
+                    self.interrupts.wait(self._readable.poll)
+                    self._receive()
+                finally:
+                    self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        with self._turn:
+            self._reading = False
+            self._turn.notify_all()
 
     def _wait_to_send(self) -> None:
         # The host may be waiting to send to us: whoever waits to send must also read, or both would wait for ever.
@@ -179,28 +237,48 @@ class HostChannel:
                     return
                 self._reading = True
             try:
-                self._receive(wait=False)
+                self._receive()
             finally:
-                with self._turn:
-                    self._reading = False
-                    self._turn.notify_all()
+                self._stop_reading()
 
-    def _receive(self, wait: bool) -> None:
-        try:
-            data = self._sock.recv(_READ_BYTES, 0 if wait else socket.MSG_DONTWAIT)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._close()
-            return
-        for message in self._reader.feed(data):
+    def _receive(self) -> None:
+        with self.interrupts:
+            try:
+                data = self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._close()
+                return
+            self._take_in(self._reader.feed(data))
+
+    def _take_in(self, messages: Iterable[Dict[str, Any]]) -> None:
+        for message in messages:
+            if message.get("t") == "run":
+                self._programs.append(message)
+                self._program_came()
+                continue
             call = self._calls.get(message.get("id", 0))
             if call is not None:
                 call.answer = message
                 if call.wake is not None:
                     call.wake()
+
+    async def _program_comes(self, loop: asyncio.AbstractEventLoop) -> None:
+        future = loop.create_future()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(_set, future)  # another thread may be the one that reads
+
+        self._program_came = wake
+        try:
+            self._watch(loop)
+            if not self._programs and not self._closed:
+                await future
+        finally:
+            self._program_came = lambda: None
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop not in self._loops:
@@ -208,23 +286,23 @@ class HostChannel:
             self._loops = {known for known in self._loops if not known.is_closed()} | {loop}
 
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
-        with self._turn:
-            if self._reading:  # a thread is at it, and will wake us
-                return
-            self._reading = True
-        try:
-            self._receive(wait=False)
-        finally:
+        with self.interrupts:
             with self._turn:
-                self._reading = False
-                self._turn.notify_all()
-        if self._closed:
-            loop.remove_reader(self._fd)
+                if self._reading:  # a thread is at it, and will wake us
+                    return
+                self._reading = True
+            try:
+                self._receive()
+            finally:
+                self._stop_reading()
+            if self._closed:
+                loop.remove_reader(self._fd)
 
     def _close(self) -> None:
         with self._turn:
             self._closed = True
             self._turn.notify_all()
+        self._program_came()
         for call in list(self._calls.values()):
             if call.wake is not None:
                 call.wake()

@@ -1,42 +1,35 @@
 """One run, from the message that says what to run to the message that says what came of it.
 
-The process is fresh and is never used again. Its standard output and error are pipes that the host reads; the channel
-carries nothing but messages.
+The process is fresh and is never used again; a session (`session.py`) has one too, for all of its runs. Its standard
+output and error are pipes that the host reads; the channel carries nothing but messages.
 """
 
 from __future__ import annotations
 
-import atexit
 import gc
 import io
 import os
 import resource
-import signal
 import socket
 import sys
-import threading
 import time
 
-from . import wire
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
-from .failure import cut, describe_exception
+from .failure import describe_exception
 from .figures import catch_figures
+from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
-from .program import Compiled, compile_program, exit_code_of, new_main, run_in
+from .program import Compiled, compile_program, new_main, run_in
 from .rehearsal import rehearse
+from .session import serve_session
 from .tools import bind_tools
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional
-
-# Characters of each text in a result that was too long for a message: six times as many bytes at most.
-_SHORT_TEXT = 2_000
-
-EXIT_CHANNEL_LOST = 76  # EX_PROTOCOL of sysexits.h: the program ended, and its result could not be sent
 
 
 def main(descriptor: int, go: int = -1) -> NoReturn:
@@ -93,6 +86,10 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
     sys.path.insert(0, folder)
     save_figures = catch_figures(os.path.join(folder, "output"))
     owner = os.getpid()
+    if message["t"] == "session":
+        _wait_for(go)
+        os.chdir(folder)
+        serve_session(channel, save_figures)
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
     names: Dict[str, Any] = {}
@@ -109,14 +106,14 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
     os.chdir(folder)
     if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)
-    _wait_for_threads()
-    _flush()
+    wait_for_threads()
+    flush_all()
     if os.getpid() != owner:
         os._exit(done["exit"])
     done["alone"] = is_alone()
     done["cpu_ms"] = (time.process_time() - started) * 1000
     done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    os._exit(_send(channel, done))
+    os._exit(done["exit"] if send_result(channel, done) else EXIT_CHANNEL_LOST)
 
 
 def _run(
@@ -135,13 +132,8 @@ def _run(
             done.update(describe_value(value, message["message_bytes"] // 4))
         value = None
     except SystemExit as stop:
-        done["exit"], text = exit_code_of(stop)
-        if text is not None:
-            print(text, file=sys.stderr)
-        if done["exit"]:
-            said = "the program ended itself with exit code %d" % done["exit"]
-            done["error"] = {"kind": "EXIT", "type": "SystemExit", "message": text or said}
-        _save_anyway(save_figures)
+        note_exit(done, stop)
+        save_anyway(save_figures)
     except BaseException as error:
         if os.getpid() != owner:  # a child that the program forked: it ends as a script would
             sys.stderr.write(describe_exception(error, message["name"])["traceback"])
@@ -149,17 +141,10 @@ def _run(
             if issubclass(type(error), MemoryError):
                 main_module.__dict__.clear()  # what is to be told needs memory too
             done["error"] = describe_exception(error, message["name"], [spec["alias"] for spec in message["tools"]])
-            _save_anyway(save_figures)
+            save_anyway(save_figures)
         done["exit"] = 1
     # Files that the program left open are written out when the last name for them goes, as at Python's own end.
     main_module.__dict__.clear()
-
-
-def _save_anyway(save_figures: Any) -> None:
-    try:
-        save_figures()
-    except Exception as error:
-        print("a figure that was open could not be saved: %s" % error, file=sys.stderr)
 
 
 def _own_streams() -> None:
@@ -185,62 +170,3 @@ def _reseed() -> None:
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
-
-
-def is_alone() -> bool:
-    """Return whether this process has no children and never had one, and no other thread: nothing outlives its end."""
-    if threading.active_count() > 1 or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
-        return False
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        return False  # one that it has waited for, which may have left children of its own
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
-
-
-def _wait_for_threads() -> None:
-    """Do what Python does before it ends: wait for threads that are no daemons, then call what `atexit` was given."""
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-
-
-def _flush() -> None:
-    """Write out every buffered file that is still alive: the process ends without Python's own finalisation."""
-    for held in gc.get_objects():
-        # By type(), since asking an object for its class may run the program's code.
-        if issubclass(type(held), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
-            _flush_one(held)
-    _flush_one(sys.stdout)
-    _flush_one(sys.stderr)
-
-
-def _flush_one(stream: Any) -> None:
-    try:
-        if stream is not None and not stream.closed:
-            stream.flush()
-    except Exception as error:  # the program may have closed the descriptor below it; nobody else is hurt
-        if stream not in (sys.stdout, sys.stderr):
-            print("a file could not be written out: %s" % error, file=sys.stderr)
-
-
-def _send(channel: HostChannel, done: Dict[str, Any]) -> int:
-    """Send the result, smaller if it must be; return the exit code of the process."""
-    try:
-        try:
-            channel.send(done)
-        except (wire.MessageTooLong, ValueError, RecursionError):
-            for part in ("forms", "value"):
-                done.pop(part, None)
-            for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
-                if isinstance(holder.get(part), str):
-                    holder[part] = cut(holder[part], _SHORT_TEXT)
-            channel.max_bytes += wire.ENVELOPE_BYTES
-            channel.send(done)
-    except (ChannelClosed, wire.ProtocolError):
-        return EXIT_CHANNEL_LOST
-    return int(done["exit"])

@@ -10,7 +10,7 @@ from types import CodeType, ModuleType
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Optional, Tuple
+    from typing import Any, Callable, Coroutine, Dict, Optional, Tuple
 
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _CO_COROUTINE = 0x80  # as `inspect` has it, which is much to import for one number
@@ -72,13 +72,21 @@ def new_main(names: Dict[str, Any]) -> ModuleType:
     return main
 
 
-def run_in(main: ModuleType, compiled: Compiled) -> Tuple[bool, Any]:
-    """Run the program; return whether it ended in an expression, and that expression's value."""
-    namespace = main.__dict__
-    if compiled.code.co_flags & _CO_COROUTINE:
-        import asyncio
+def run_in(
+    main: ModuleType, compiled: Compiled, run_async: Optional[Callable[[Coroutine[Any, Any, None]], None]] = None
+) -> Tuple[bool, Any]:
+    """Run the program; return whether it ended in an expression, and that expression's value.
 
-        asyncio.run(_as_coroutine(eval(compiled.code, namespace)))
+    A program that awaits at the top level is given to `run_async`, by default to an event loop of its own.
+    """
+    namespace = main.__dict__
+    namespace.pop(_VALUE, None)  # of an earlier program that was interrupted right at its end
+    if compiled.code.co_flags & _CO_COROUTINE:
+        if run_async is None:
+            import asyncio
+
+            run_async = asyncio.run
+        run_async(_as_coroutine(eval(compiled.code, namespace)))
     else:
         exec(compiled.code, namespace)
     has_value = _VALUE in namespace

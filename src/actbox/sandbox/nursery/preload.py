@@ -10,48 +10,6 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import List
 
-# Standard modules that programs of agents import most, and those that our own guest needs for what it does rarely.
-# Imported when there is nothing else to do: together they take some 60 ms.
-_USUAL: List[str] = []
-_USUALX = [
-    "asyncio",
-    "base64",
-    "collections",
-    "concurrent.futures",
-    "contextlib",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "difflib",
-    "enum",
-    "fractions",
-    "functools",
-    "glob",
-    "hashlib",
-    "heapq",
-    "inspect",
-    "itertools",
-    "json",
-    "math",
-    "operator",
-    "pathlib",
-    "pprint",
-    "random",
-    "re",
-    "shutil",
-    "statistics",
-    "string",
-    "subprocess",
-    "tempfile",
-    "textwrap",
-    "time",
-    "traceback",
-    "typing",
-    "uuid",
-]
-
 
 def import_all(names: List[str]) -> List[str]:
     """Import modules; return a sentence for each that could not be.
@@ -68,16 +26,6 @@ def import_all(names: List[str]) -> List[str]:
             raise RuntimeError("preloading %s started threads, which forked children would lack; leave it out" % name)
     _forget_places()
     return warnings
-
-
-def import_usual() -> bool:
-    """Import one more of the usual modules that is not there yet; return whether there are more."""
-    while _USUAL:
-        name = _USUAL.pop(0)
-        if name not in sys.modules:
-            importlib.import_module(name)
-            break
-    return bool(_USUAL)
 
 
 def _forget_places() -> None:

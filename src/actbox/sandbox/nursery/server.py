@@ -20,7 +20,7 @@ from .child import Birth, be_child
 from .datagrams import receive, send
 from .identity import Identity, has_privilege
 from .places import Places
-from .preload import import_all, import_usual
+from .preload import import_all
 from .share import share_memory
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # After so many the interpreter has adapted its code to what it does, and does not write to it any more in children.
 _REHEARSALS = 20
-# With so much quiet after the first sandbox was made, the nursery imports what programs use most.
-_QUIET_MS = 30
 
 
 def main(descriptor: int) -> NoReturn:
@@ -57,7 +55,6 @@ class _Nursery:
         self._children: set[int] = set()
         self._identity = Identity(has_privilege())
         self._owner_namespace = -1
-        self._usual_left = True
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -75,11 +72,7 @@ class _Nursery:
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(wake_read, select.POLLIN)
         while True:
-            events = poll.poll(_QUIET_MS if self._children and self._usual_left else None)
-            if not events:
-                self._usual_left = import_usual()
-                share_memory()
-            for ready, _ in events:
+            for ready, _ in poll.poll():
                 if ready == wake_read:
                     os.read(wake_read, 4096)
                     self._reap()

@@ -1,0 +1,106 @@
+"""A session's event loop: one for all programs that await, so that tasks of one go on in the next and between."""
+
+from __future__ import annotations
+
+import os
+from types import FrameType
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    import asyncio
+    from typing import Any, Coroutine, Optional
+
+
+class SessionLoop:
+    """Made at the first program that awaits, and anew if a program has closed it."""
+
+    def __init__(self) -> None:
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._program: Optional[asyncio.Task[None]] = None
+        self._cancelled = False
+
+    @property
+    def open(self) -> Optional[asyncio.AbstractEventLoop]:
+        """The loop, if there is one."""
+        return None if self._loop is None or self._loop.is_closed() else self._loop
+
+    def run(self, program: Coroutine[Any, Any, None]) -> None:
+        """Run a program to its end. One that was interrupted while it waited raises `KeyboardInterrupt`."""
+        import asyncio
+
+        loop = self._loop = self.open or asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)  # a program that called `asyncio.run` has left none
+        self._cancelled = False
+        task = self._program = loop.create_task(program)
+        try:
+            loop.run_until_complete(task)
+        except asyncio.CancelledError as error:
+            if self._cancelled:  # told as the same thing as in code that does not wait, with the line where it waited
+                raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            # It may have been raised in another task; the program, too, is over then.
+            if not task.done():
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task]))
+                task.cancelled() or task.exception()
+            raise
+        finally:
+            self._program = None
+
+    def interrupt(self, frame: Optional[FrameType]) -> bool:
+        """Interrupt what only waits, and return whether it did; to be called by a signal's handler with its frame.
+
+        An event loop that is interrupted in the middle of its own work can lose a task for ever. So it is asked to
+        raise `KeyboardInterrupt` itself, or, where it runs our program, to cancel that.
+        """
+        import asyncio
+
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if not _is_loops_own(frame):
+            return False
+        if loop is self._loop and self._program is not None and not self._program.done():
+            self._cancelled = True
+            self._program.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+        else:
+            loop.call_soon_threadsafe(_raise_interrupt)
+        return True
+
+    def close(self) -> None:
+        """Cancel what is left and let it clean up, as `asyncio.run` does at its end."""
+        loop = self.open
+        if loop is None:
+            return
+        import asyncio
+
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _is_loops_own(frame: Optional[FrameType]) -> bool:
+    """Return whether what runs is the event loop's own work, and no code of a task or callback."""
+    import asyncio
+
+    folder = os.path.dirname(asyncio.__file__)
+    others = False
+    while frame is not None:
+        if frame.f_code is asyncio.BaseEventLoop._run_once.__code__:  # type: ignore[attr-defined]
+            return True
+        if frame.f_code is asyncio.Handle._run.__code__:  # a task's step calls the loop's methods too
+            return not others
+        others = others or not frame.f_code.co_filename.startswith(folder)
+        frame = frame.f_back
+    return False
+
+
+def _raise_interrupt() -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,98 @@
+"""Interrupts of a session's programs: `SIGINT` becomes `KeyboardInterrupt` in the program, and nowhere else."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional
+
+
+class NoInterrupts:
+    """Stands for `Interrupts` where there are none: in an ordinary run."""
+
+    def __enter__(self) -> None:
+        """Begin what must not be left half done."""
+
+    def __exit__(self, *exc_info: Any) -> None:
+        """End it."""
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` now if one is kept back."""
+
+    def wait(self, function: Callable[[], Any]) -> Any:
+        """Call a function that waits, and that may be interrupted although the block around it may not."""
+        return function()
+
+
+class Interrupts(NoInterrupts):
+    """Decides what an interrupt does at the moment when it comes.
+
+    While no program runs it does nothing. As a context manager it keeps one back until the end of the block, for what
+    must not be left half done. Each run is told how many interrupts the host had sent before it: one of those that
+    comes late is not this run's. To be made in the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._main = threading.get_ident()
+        self._running = False
+        self._held = 0
+        self._kept_back = False
+        self._seen = 0
+        self._earlier = 0
+        self.elsewhere: Callable[[Optional[FrameType]], bool] = lambda frame: False
+        """Called first, with what runs now: may take the interrupt in another way, and then returns true."""
+        self.forbid()
+
+    def allow(self, earlier: int) -> None:
+        """Let the program be interrupted; `earlier` interrupts were meant for programs before it."""
+        self._earlier = earlier
+        self._kept_back = False
+        # A program may have put a handler of its own in this place; it does not outlast its run.
+        signal.signal(signal.SIGINT, self._on_signal)
+        self._running = True
+
+    def forbid(self) -> None:
+        """Interrupt nothing more; also what came before and was kept back."""
+        self._running = False
+        self._kept_back = False
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == self._main:
+            self._held += 1
+
+    def __exit__(self, *exc_info: Any) -> None:
+        if threading.get_ident() == self._main:
+            self._held = max(self._held - 1, 0)
+            if not self._held:
+                self.check()
+
+    def check(self) -> None:
+        """Raise what is kept back now, wherever this is called."""
+        if self._kept_back and threading.get_ident() == self._main:
+            self._kept_back = False
+            raise KeyboardInterrupt
+
+    def wait(self, function: Callable[[], Any]) -> Any:
+        """Let an interrupt in while `function` waits; it must be one that loses nothing by it."""
+        if threading.get_ident() != self._main:
+            return function()
+        held, self._held = self._held, 0
+        try:
+            self.check()
+            return function()
+        finally:
+            self._held = held
+
+    def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
+        self._seen += 1
+        if not self._running or self._seen <= self._earlier or self.elsewhere(frame):
+            return
+        if self._held:
+            self._kept_back = True
+        else:
+            raise KeyboardInterrupt

@@ -1,0 +1,143 @@
+"""A session: many programs, one after the other, in one live `__main__`.
+
+The host's `session` message is answered once the guest is ready; then each `run` message is answered by a `done` with
+the run's number. When the host closes the channel the process ends as a script does.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+import traceback
+
+from .channel import ChannelClosed, HostChannel
+from .event_loop import SessionLoop
+from .failure import describe_exception
+from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
+from .interrupts import Interrupts
+from .program import Compiled, compile_program, new_main, run_in
+from .tools import bind_tools
+from .value import describe_value
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, NoReturn, Optional, Set
+
+
+def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoReturn:
+    """Run the programs that the host sends, until it closes the channel, and end the process."""
+    # Now, and not when a program needs it: an import that is interrupted can leave a package that never works again.
+    import asyncio  # noqa: F401
+
+    session = _Session(channel, save_figures)
+    done: Optional[Dict[str, Any]] = {"t": "done", "exit": 0}
+    while done is not None:
+        channel.end_calls()
+        if not send_result(channel, done):
+            session.end(EXIT_CHANNEL_LOST)
+        done = session.run_next()
+    session.end(0)
+
+
+class _Session:
+    def __init__(self, channel: HostChannel, save_figures: Callable[[], None]) -> None:
+        self._channel = channel
+        self._save_figures = save_figures
+        self._owner = os.getpid()
+        self._main = new_main({})
+        self._loop = SessionLoop()
+        self._interrupts = channel.interrupts = Interrupts()
+        self._interrupts.elsewhere = self._loop.interrupt
+        self._file_names: Set[str] = set()
+        self._bound: Dict[str, Any] = {}
+
+    def run_next(self) -> Optional[Dict[str, Any]]:
+        """Wait for a program and run it; return what came of it, or nothing when the host has no more."""
+        while True:
+            try:
+                message = self._channel.next_program(self._loop.open)
+            except ChannelClosed:
+                return None
+            except (KeyboardInterrupt, SystemExit):  # raised by a task that went on between two programs
+                if os.getpid() != self._owner:
+                    self.end(0)
+                traceback.print_exc()
+                continue
+            return self._run(message)
+
+    def end(self, code: int) -> NoReturn:
+        """End the process as a script ends: tasks, threads and `atexit` first, then what files still hold."""
+        if os.getpid() == self._owner:
+            self._loop.close()
+        wait_for_threads()
+        self._main.__dict__.clear()
+        flush_all()
+        os._exit(code)
+
+    def _run(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        started = time.process_time()
+        done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
+        name = self._file_name(message["name"])
+        sys.argv = [name]
+        try:
+            compiled: Optional[Compiled] = compile_program(message["code"], name)
+        except SyntaxError as error:
+            compiled = None
+            done["error"] = describe_exception(error, name)
+            done["exit"] = 1
+        if compiled is not None:
+            self._bind(message, compiled)
+            self._execute(compiled, name, message, done)
+        flush_output()
+        if os.getpid() != self._owner:  # a child that the program forked: it ends as a script would
+            self.end(done["exit"])
+        done["cpu_ms"] = (time.process_time() - started) * 1000
+        done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return done
+
+    def _file_name(self, name: str) -> str:
+        """Return a name that no program of the session has had: its functions' lines are looked up by it."""
+        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+        number, unique = 1, name
+        while unique in self._file_names:
+            number += 1
+            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
+        self._file_names.add(unique)
+        return unique
+
+    def _bind(self, message: Dict[str, Any], compiled: Compiled) -> None:
+        """Bind the tools and inputs of a program, and unbind tools of earlier ones that it was not given."""
+        namespace = self._main.__dict__
+        for name, function in self._bound.items():
+            if namespace.get(name) is function:  # unless a program has given the name another meaning
+                del namespace[name]
+        self._bound = bind_tools(message["tools"], self._channel, compiled.awaits)
+        namespace.update(self._bound)
+        namespace.update(message["inputs"])
+        sys.modules["__main__"] = self._main  # where a program has replaced it
+
+    def _execute(self, compiled: Compiled, name: str, message: Dict[str, Any], done: Dict[str, Any]) -> None:
+        try:
+            try:
+                self._interrupts.allow(message["interrupts"])
+                has_value, value = run_in(self._main, compiled, self._loop.run)
+                self._save_figures()
+                if has_value and value is not None and os.getpid() == self._owner:
+                    done.update(describe_value(value, self._channel.max_bytes // 4))
+                value = None
+            finally:
+                self._interrupts.forbid()
+        except SystemExit as stop:
+            self._interrupts.forbid()
+            note_exit(done, stop)
+            save_anyway(self._save_figures)
+        except BaseException as error:
+            self._interrupts.forbid()  # also when the interrupt came right before it was forbidden above
+            if os.getpid() != self._owner:
+                sys.stderr.write(describe_exception(error, name)["traceback"])
+            else:
+                done["error"] = describe_exception(error, name, [spec["alias"] for spec in message["tools"]])
+                save_anyway(self._save_figures)
+            done["exit"] = 1

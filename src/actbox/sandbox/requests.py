@@ -1,0 +1,31 @@
+"""What a caller asks for, checked: how long a run may take, and the frame by which a guest is told what to run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from actbox.core.errors import InvalidValue
+
+from .guest import wire
+
+# What the guest takes as its first message; the program itself is bounded before.
+_MAX_PROGRAM_MESSAGE = 64 * 2**20
+
+
+def encode_program(message: dict[str, Any]) -> bytes:
+    """Return the frame of a message with a program and its inputs. Raises `InvalidValue` if they are too large."""
+    try:
+        return wire.encode(message, _MAX_PROGRAM_MESSAGE)
+    except (wire.MessageTooLong, ValueError, RecursionError) as error:
+        raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
+
+
+def seconds_of(timeout: float | None, most: float) -> float:
+    """Return how many seconds a run may take, given the caller's wish and the policy's limit."""
+    if timeout is None:
+        return most
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if not is_number or math.isnan(timeout) or timeout <= 0:
+        raise InvalidValue(f"timeout must be a number of seconds above zero, not {timeout!r}")
+    return min(timeout, most)

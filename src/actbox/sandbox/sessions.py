@@ -1,0 +1,336 @@
+"""Sessions, seen from the host: one guest that runs many programs, for every engine alike.
+
+`LocalSession` queues the runs, `_LiveGuest` holds what lasts from one to the next (the process, its pipes, its
+channel), and `_SessionRun` is one of them: a run that ends with its result and not with its guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from actbox.core.errors import ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable
+from actbox.core.events import Event
+from actbox.core.policy import Limits
+from actbox.core.program import Program
+from actbox.core.result import Artifact, ExecutionResult
+from actbox.tools import Toolset
+
+from .artifacts import OutputFolder
+from .channel.link import Link
+from .channel.messages import Done
+from .contract import Session, Tools
+from .ending import Stop
+from .guest import wire
+from .requests import encode_program, seconds_of
+from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, closing_events, ending_of, failed_result, streams_of
+from .slots import slots
+from .verdict import verdict
+
+# How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
+GRACE_SECONDS = 1.0
+# Reasons to end a program that leave its guest trustworthy.
+_INTERRUPTING = frozenset({ErrorKind.TIMEOUT, ErrorKind.OUTPUT_LIMIT, ErrorKind.BUDGET, ErrorKind.CANCELLED})
+_KEPT = "the variables of the session are still there"
+_LOST = "the state of the session is lost; open a new one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlace:
+    """What a session needs of the sandbox that it is in."""
+
+    engine: str
+    limits: Limits
+    first_message: bytes
+    check_open: Callable[[], None]
+    """Raises `SandboxStopped` when the sandbox has been stopped since."""
+    start_guest: Callable[[], Awaitable[GuestProcess]]
+    forget: Callable[[GuestProcess], None]
+    """Called when the guest has ended and its descriptors are closed."""
+    prepare: Callable[[Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]]
+    """Checks a program and places its files; the function given makes a frame of its message."""
+    mark_output: Callable[[], Awaitable[OutputFolder]]
+
+
+class LocalSession(Session):
+    """A session whose guest is a process of this machine."""
+
+    def __init__(self, place: SessionPlace) -> None:
+        self._place = place
+        self._turn = asyncio.Lock()
+        self._guest: _LiveGuest | None = None
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether a program could run in it now."""
+        try:
+            self._check_open()
+        except SandboxStopped:
+            return False
+        return self._guest is None or not self._guest.why_ended
+
+    async def start(self) -> None:
+        """Make the guest ready. Raises `SandboxUnavailable`."""
+        async with self._turn:
+            self._check_open()
+            await self._started()
+
+    async def close(self) -> None:
+        """End the guest."""
+        self._closed = True
+        if self._guest is not None:
+            await self._guest.close()
+
+    async def ended(self) -> None:
+        """Wait until nothing of the guest is left; the sandbox has ended it."""
+        if self._guest is not None:
+            await asyncio.shield(self._guest.waiter)
+
+    async def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        """Run a program when those before it are over, and yield its events."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        async with self._begun(program, tools, timeout, queue) as run:
+            if isinstance(run, ExecutionResult):
+                result = run
+            else:
+                while (event := await queue.get()) is not None:
+                    yield event
+                result = await run.finish()
+            for closing in closing_events(result):
+                yield closing
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """Run a program when those before it are over."""
+        async with self._begun(program, tools, timeout, None) as run:
+            return run if isinstance(run, ExecutionResult) else await run.finish()
+
+    @asynccontextmanager
+    async def _begun(
+        self, program: Program | str, tools: Tools, timeout: float | None, queue: asyncio.Queue[Event | None] | None
+    ) -> AsyncGenerator[_SessionRun | ExecutionResult]:
+        """Begin a run in its turn, or say why it cannot begin; at the end of the block it is over."""
+        place = self._place
+        seconds = seconds_of(timeout, place.limits.wall_seconds)
+        asked = time.perf_counter()
+        async with self._turn, slots().one():
+            self._check_open()
+            try:
+                guest = await self._started()
+            except (SandboxUnavailable, OSError) as error:
+                yield self._failed(str(error), "`actbox doctor` says what works here")
+                return
+            frame, toolset = await place.prepare(program, tools, guest.frame_of)
+            output = await place.mark_output()
+            try:
+                self._check_open()
+                if guest.why_ended:
+                    yield self._failed(f"the session has ended: {guest.why_ended}", _LOST)
+                    return
+                queued = (time.perf_counter() - asked) * 1000
+                run = _SessionRun(guest, place.engine, toolset, seconds, queued, output.collect_if_any, queue)
+                async with run:
+                    run.start(frame)
+                    yield run
+            finally:
+                output.close()
+
+    def _failed(self, message: str, hint: str) -> ExecutionResult:
+        return replace(failed_result(self._place.engine, message, hint), state_kept=False)
+
+    def _check_open(self) -> None:
+        self._place.check_open()
+        if self._closed:
+            raise SandboxStopped("the session was closed; open a new one")
+
+    async def _started(self) -> _LiveGuest:
+        if self._guest is None:
+            process = await self._place.start_guest()
+            guest = self._guest = _LiveGuest(process, self._place.limits, self._place.forget)
+            if self._closed:  # meanwhile; whoever closed it found nothing to end
+                await guest.close()
+                self._check_open()
+            none, seconds = Toolset.of(None), self._place.limits.wall_seconds
+            async with _SessionRun(guest, self._place.engine, none, seconds, 0.0, _nothing, None) as ready:
+                ready.start(self._place.first_message)
+                result = await ready.finish()
+            if result.error is not None:
+                self._check_open()
+                await guest.close()
+                raise SandboxUnavailable(f"the session could not begin: {result.error.message}")
+        return self._guest
+
+
+async def _nothing() -> tuple[list[Artifact], list[str]]:
+    return [], []
+
+
+class _LiveGuest:
+    """A guest between and during runs. Nothing of it is read between two: what it says waits, and so may it."""
+
+    def __init__(self, process: GuestProcess, limits: Limits, forget: Callable[[GuestProcess], None]) -> None:
+        assert process.sock is not None
+        self.process = process
+        self.limits = limits
+        self.streams = streams_of(process)
+        self.link = Link(process.sock, limits.message_bytes, self._on_message, self._on_lost)
+        self.link.pause()
+        self.run: _SessionRun | None = None
+        self.why_ended = ""
+        self.number = 0
+        """Of the run that was begun last; the first only makes the guest ready."""
+        self.interrupts = 0
+        self._forget = forget
+        for stream in self.streams:
+            os.set_blocking(stream.descriptor, False)
+        self.waiter = asyncio.create_task(self._wait())
+
+    def frame_of(self, message: dict[str, Any]) -> bytes:
+        """Return the frame that has the guest run a program as the next one."""
+        return encode_program({**message, "run": self.number, "interrupts": self.interrupts})
+
+    async def close(self) -> None:
+        """End it: by force if a program runs, else as a script ends. Returns when nothing of it is left."""
+        if self.run is not None:
+            self.process.stopped = Stop(ErrorKind.CANCELLED, "the session was closed")
+            self.process.kill()
+        else:
+            self.link.close()
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.waiter), GRACE_SECONDS)
+        finally:
+            self.process.kill()
+        await asyncio.shield(self.waiter)
+
+    async def _wait(self) -> None:
+        ending = await ending_of(self.process)
+        run, self.run = self.run, None
+        if run is not None:
+            run.on_ended(ending)
+        stop = run.stop if run is not None else self.process.stopped
+        _, error = verdict(stop, ending, None, self.limits)
+        self.why_ended = error.message if error is not None else "a program ended it with exit code 0"
+        for stream in self.streams:
+            if stream.open:
+                stream.open = False
+                os.close(stream.descriptor)
+        self.link.close()
+        self._forget(self.process)
+
+    def _on_message(self, message: dict[str, Any], size: int) -> None:
+        if self.run is not None:
+            self.run.on_message(message, size)
+
+    def _on_lost(self, error: wire.ProtocolError | None) -> None:
+        if self.run is not None:
+            self.run.on_lost(error)
+
+
+class _SessionRun(Run):
+    """A run that is over when the guest says so; to be ended early it is interrupted first."""
+
+    def __init__(
+        self,
+        guest: _LiveGuest,
+        engine: str,
+        toolset: Toolset,
+        timeout: float,
+        queue_ms: float,
+        collect: Collector,
+        queue: asyncio.Queue[Event | None] | None,
+    ) -> None:
+        super().__init__(
+            guest.process,
+            command=False,
+            engine=engine,
+            toolset=toolset,
+            limits=guest.limits,
+            timeout=timeout,
+            queue_ms=queue_ms,
+            collect=collect,
+            queue=queue,
+        )
+        self._live = guest
+        self._number = guest.number
+        self._streams = guest.streams
+        self._interrupted = False
+        self._interrupted_at: int | None = None
+
+    def start(self, first_message: bytes) -> None:
+        """Send the guest what it is to run, and watch it until it has."""
+        self._begin_clock()
+        self._live.run = self
+        self._live.number += 1
+        for stream in self._streams:
+            stream.parts = []
+        self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
+        self._link = self._live.link
+        self._calls.attach(self._link)
+        self._link.send(first_message)
+        self._link.resume()
+
+    async def _close(self) -> None:
+        """Interrupt a program that was abandoned, and leave the guest ready for the next, or ended."""
+        if not self._over.done():
+            self._end(Stop(ErrorKind.CANCELLED, "the caller went away"))
+        cancelled = False
+        while not self._over.done():  # however often the caller is cancelled: it takes no longer than the grace
+            try:
+                await asyncio.shield(self._over)
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the host ended it, if it did."""
+        return self._stop or self._guest.stopped
+
+    def _stop_program(self, why: ErrorKind) -> None:
+        if why not in _INTERRUPTING:
+            self._guest.kill()
+        elif not self._interrupted and not self._over.done():
+            self._interrupted = True
+            self._live.interrupts += 1
+            self._guest.interrupt()
+            self._timers.append(self._loop.call_later(GRACE_SECONDS, self._guest.kill))
+
+    def _on_done(self, done: Done) -> None:
+        """The program is over, and the guest waits for the next."""
+        if self._stop is not None and done.error is not None:
+            self._interrupted_at = done.error.line
+        self._live.run = None
+        self._live.link.pause()
+        for stream in self._streams:
+            if stream.open:
+                self._read(stream)  # what an interrupted program said at its end; once is as much as a pipe holds
+            if stream.open and stream.listening:
+                stream.listening = False
+                self._loop.remove_reader(stream.descriptor)
+        self._conclude()
+
+    def _result(self, artifacts: list[Artifact], warnings: list[str]) -> ExecutionResult:
+        """Return the result, which also says whether the variables are still there."""
+        result = super()._result(artifacts, warnings)
+        kept = self._ending is None
+        error = result.error
+        if error is not None and (self._interrupted or not kept):
+            error = _with_hint(error, _KEPT if kept else _LOST)
+            error = replace(error, line=error.line or self._interrupted_at)
+        return replace(result, error=error, state_kept=kept)
+
+
+def _with_hint(error: ErrorInfo, sentence: str) -> ErrorInfo:
+    return replace(error, hint=f"{error.hint}; {sentence}" if error.hint else sentence)
