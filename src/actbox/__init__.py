@@ -14,6 +14,7 @@ from . import sync
 from ._version import __version__
 from .core.errors import (
     ActboxError,
+    CannotFork,
     ErrorInfo,
     ErrorKind,
     FileError,
@@ -27,7 +28,8 @@ from .core.events import ArtifactCreated, Completed, Event, Output, ToolFinished
 from .core.policy import AllowedDomain, FileMount, Limits, Policy, Secret
 from .core.program import Program
 from .core.result import Artifact, ExecutionResult, Usage
-from .sandbox.contract import FileInfo, Sandbox, Session
+from .sandbox.contract import FileInfo, Files, Sandbox, Session
+from .sandbox.forks import Branches, Snapshot
 from .sandbox.opening import ENGINES, check, open_sandbox
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
@@ -39,6 +41,8 @@ __all__ = [
     "AllowedDomain",
     "Artifact",
     "ArtifactCreated",
+    "Branches",
+    "CannotFork",
     "Completed",
     "EngineCheck",
     "ErrorInfo",
@@ -48,6 +52,7 @@ __all__ = [
     "FileError",
     "FileInfo",
     "FileMount",
+    "Files",
     "InvalidValue",
     "Limits",
     "Output",
@@ -58,6 +63,7 @@ __all__ = [
     "SandboxUnavailable",
     "Secret",
     "Session",
+    "Snapshot",
     "Tool",
     "ToolError",
     "ToolFinished",

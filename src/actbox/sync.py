@@ -12,14 +12,16 @@ import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
+from .core.errors import InvalidValue
 from .core.events import Event
 from .core.policy import Policy
 from .core.program import Program
 from .core.result import ExecutionResult
 from .sandbox.blocking import run_blocking
-from .sandbox.contract import Command, FileInfo, Sandbox, Session, Tools
+from .sandbox.contract import Command, FileInfo, Files, Sandbox, Session, Tools
+from .sandbox.forks import Branches, Snapshot
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
 from .sandbox.traits import Traits
@@ -64,10 +66,54 @@ def open_sandbox(
     return SyncSandbox(_open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated))
 
 
-class SyncSandbox:
+class SyncFiles:
+    """The file methods of `Files` as plain calls."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def read_file(self, path: str) -> bytes:
+        """See `Files.read_file`."""
+        return _call(self._files.read_file(path))
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """See `Files.write_file`."""
+        _call(self._files.write_file(path, data))
+
+    def read_text(self, path: str) -> str:
+        """See `Files.read_text`."""
+        return _call(self._files.read_text(path))
+
+    def write_text(self, path: str, text: str) -> None:
+        """See `Files.write_text`."""
+        _call(self._files.write_text(path, text))
+
+    def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        """See `Files.remove_file`."""
+        _call(self._files.remove_file(path, recursive=recursive))
+
+    def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        """See `Files.list_files`."""
+        return _call(self._files.list_files(path, recursive=recursive))
+
+    def stat(self, path: str) -> FileInfo:
+        """See `Files.stat`."""
+        return _call(self._files.stat(path))
+
+    def make_dir(self, path: str) -> None:
+        """See `Files.make_dir`."""
+        _call(self._files.make_dir(path))
+
+    def move(self, source: str, target: str) -> None:
+        """See `Files.move`."""
+        _call(self._files.move(source, target))
+
+
+class SyncSandbox(SyncFiles):
     """A `Sandbox` whose methods are plain calls. Their contract is the one of `Sandbox`, name by name."""
 
     def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__(sandbox)
         self._sandbox = sandbox
 
     @property
@@ -163,42 +209,6 @@ class SyncSandbox:
         """See `Sandbox.session`."""
         return SyncSession(self._sandbox.session(forkable=forkable))
 
-    def read_file(self, path: str) -> bytes:
-        """See `Sandbox.read_file`."""
-        return _call(self._sandbox.read_file(path))
-
-    def write_file(self, path: str, data: bytes) -> None:
-        """See `Sandbox.write_file`."""
-        _call(self._sandbox.write_file(path, data))
-
-    def read_text(self, path: str) -> str:
-        """See `Sandbox.read_text`."""
-        return _call(self._sandbox.read_text(path))
-
-    def write_text(self, path: str, text: str) -> None:
-        """See `Sandbox.write_text`."""
-        _call(self._sandbox.write_text(path, text))
-
-    def remove_file(self, path: str, *, recursive: bool = False) -> None:
-        """See `Sandbox.remove_file`."""
-        _call(self._sandbox.remove_file(path, recursive=recursive))
-
-    def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
-        """See `Sandbox.list_files`."""
-        return _call(self._sandbox.list_files(path, recursive=recursive))
-
-    def stat(self, path: str) -> FileInfo:
-        """See `Sandbox.stat`."""
-        return _call(self._sandbox.stat(path))
-
-    def make_dir(self, path: str) -> None:
-        """See `Sandbox.make_dir`."""
-        _call(self._sandbox.make_dir(path))
-
-    def move(self, source: str, target: str) -> None:
-        """See `Sandbox.move`."""
-        _call(self._sandbox.move(source, target))
-
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -209,10 +219,11 @@ class SyncSandbox:
         self.stop()
 
 
-class SyncSession:
+class SyncSession(SyncFiles):
     """A `Session` whose methods are plain calls. Their contract is the one of `Session`, name by name."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._session = session
 
     @property
@@ -236,6 +247,23 @@ class SyncSession:
         """See `Session.stream`. Closing the iterator early interrupts the program."""
         return _iterate(self._session.stream(program, tools=tools, timeout=timeout))
 
+    def fork(self) -> SyncSession:
+        """See `Session.fork`."""
+        return SyncSession(_call(self._session.fork()))
+
+    def snapshot(self) -> SyncSnapshot:
+        """See `Session.snapshot`."""
+        return SyncSnapshot(_call(self._session.snapshot()))
+
+    @contextlib.contextmanager
+    def branches(self, count: int) -> Iterator[SyncBranches]:
+        """See `Session.branches`."""
+        branches = _call(Branches.of(self._session, count))
+        try:
+            yield SyncBranches(branches)
+        finally:
+            _call(branches.close())
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -244,6 +272,71 @@ class SyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class SyncSnapshot:
+    """A `Snapshot` whose methods are plain calls."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def alive(self) -> bool:
+        """See `Snapshot.alive`."""
+        return self._snapshot.alive
+
+    def fork(self) -> SyncSession:
+        """See `Snapshot.fork`."""
+        return SyncSession(_call(self._snapshot.fork()))
+
+    def close(self) -> None:
+        """See `Snapshot.close`."""
+        _call(self._snapshot.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncBranches(Sequence[SyncSession]):
+    """`Branches` whose methods are plain calls."""
+
+    def __init__(self, branches: Branches) -> None:
+        self._branches = branches
+        self._sessions = tuple(SyncSession(session) for session in branches)
+
+    def run(
+        self, programs: Sequence[Program | str], *, tools: Tools = None, timeout: float | None = None
+    ) -> list[ExecutionResult]:
+        """See `Branches.run`."""
+        return _call(self._branches.run(programs, tools=tools, timeout=timeout))
+
+    def keep(self, branch: int | SyncSession) -> SyncSession:
+        """See `Branches.keep`."""
+        place = branch if isinstance(branch, int) else self._place_of(branch)
+        self._branches.keep(place)
+        return self._sessions[place]
+
+    def _place_of(self, branch: SyncSession) -> int:
+        if branch not in self._sessions:
+            raise InvalidValue("keep() takes one of the branches, or its place among them")
+        return self._sessions.index(branch)
+
+    @overload
+    def __getitem__(self, place: int) -> SyncSession: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[SyncSession, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> SyncSession | tuple[SyncSession, ...]:
+        return self._sessions[place]
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
 
 class _Portal:

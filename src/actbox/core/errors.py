@@ -101,6 +101,10 @@ class SandboxStopped(ActboxError):
     """The sandbox was used before `start()` or after `stop()`."""
 
 
+class CannotFork(ActboxError):
+    """A session cannot be copied as it is now; the message says why, and names the threads where it has some."""
+
+
 class FileError(ActboxError, OSError):
     """A workspace file method failed; the message names the path inside the sandbox."""
 

@@ -14,6 +14,7 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Tool, Toolset
 
+from .forks import Branches, Snapshot
 from .mapping import Programs, map_programs, without_index
 from .traits import Traits
 
@@ -31,7 +32,60 @@ class FileInfo:
     modified: float
 
 
-class Session(ABC):
+class Files(ABC):
+    """The files below `/workspace`, from outside.
+
+    A path is relative to `/workspace`, or absolute below it (or `/input`, `/output`). None of the methods follows a
+    link. Failures raise `FileError`, with the errno of the operating system where it gave one.
+    """
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """Where the workspace lies for a program: `/workspace` on every engine that can place it."""
+
+    @abstractmethod
+    async def read_file(self, path: str) -> bytes:
+        """Return a file's content."""
+
+    @abstractmethod
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Create or replace a file, making its parent folders. Also below `/input`, which programs cannot write."""
+
+    @abstractmethod
+    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file, a link or an empty folder; with `recursive` a folder and all below it."""
+
+    @abstractmethod
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        """Return the entries of a folder, sorted by path."""
+
+    @abstractmethod
+    async def stat(self, path: str) -> FileInfo:
+        """Return one entry; a link is described, not followed."""
+
+    @abstractmethod
+    async def make_dir(self, path: str) -> None:
+        """Make a folder and its parents; one that exists already is fine."""
+
+    @abstractmethod
+    async def move(self, source: str, target: str) -> None:
+        """Rename within the workspace, making the target's parent folders and replacing a file that is there."""
+
+    async def read_text(self, path: str) -> str:
+        """Return a file's content as UTF-8 text."""
+        return (await self.read_file(path)).decode("utf-8")
+
+    async def write_text(self, path: str, text: str) -> None:
+        """Create or replace a UTF-8 text file."""
+        try:
+            data = text.encode("utf-8")
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise InvalidValue(f"write_text() takes text that UTF-8 can say: {error}") from None
+        await self.write_file(path, data)
+
+
+class Session(Files):
     """Live interpreter state that several programs share, one after the other.
 
     Variables, imports, functions, classes, open files, threads, child processes and the working folder last from run
@@ -53,6 +107,14 @@ class Session(ABC):
     `KeyboardInterrupt` is raised in it, or its waiting cancelled. If it has not ended a second later the session is
     ended. `ExecutionResult.state_kept` says which. A session that has ended by itself, by a crash or by a limit,
     answers every further run with `ErrorKind.SANDBOX` and exit code 125.
+
+    A session that was opened as forkable can be copied: `fork()`, `snapshot()`, `branches()`. A copy has the variables
+    that the origin had at that moment, and from then on its own; likewise the files of `/workspace`, `/tmp` and
+    `/dev/shm`, at the price of their size, and with the same names, positions and modes what was open of them. Mounts
+    that programs may write to are shared, and so are pipes, sockets, child processes and memory that was mapped as
+    shared. The random generators of `random` and `numpy.random` are seeded anew. All copies and the origin share the
+    policy's limits on memory, processor time and processes, and trust each other: they see each other's processes, and
+    a copy can reach the origin's files. Each may be closed without the others.
 
     Methods raise `SandboxStopped` after `close()` and after the sandbox's `stop()`, which ends its sessions.
     """
@@ -88,6 +150,30 @@ class Session(ABC):
         """Run a program in the session's state and return what it came to."""
         return await _last(self.stream(program, tools=tools, timeout=timeout))
 
+    @abstractmethod
+    async def fork(self) -> Session:
+        """Return a live copy, which can be forked again; it waits for a program that runs.
+
+        Raises `CannotFork` for a session that has threads of its own, naming them, or that has ended; `Unsupported` for
+        one that was not opened as forkable; and `SandboxUnavailable` where there is no room for a copy.
+        """
+
+    async def snapshot(self) -> Snapshot:
+        """Return a frozen copy: what the session is now, to be forked from later. Raises what `fork` raises."""
+        return Snapshot(await self.fork())
+
+    @asynccontextmanager
+    async def branches(self, count: int) -> AsyncIterator[Branches]:
+        """Have so many live copies for a block; at its end all are closed but those that were kept.
+
+        Raises what `fork` raises, and `InvalidValue` for a count below one.
+        """
+        branches = await Branches.of(self, count)
+        try:
+            yield branches
+        finally:
+            await branches.close()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -96,7 +182,7 @@ class Session(ABC):
         await self.close()
 
 
-class Sandbox(ABC):
+class Sandbox(Files):
     """A place where programs run.
 
     Every run starts fresh: variables, processes, memory, working folder and `/tmp` belong to one run. What lasts from
@@ -227,59 +313,12 @@ class Sandbox(ABC):
     def session(self, *, forkable: bool = False) -> Session:
         """Open live interpreter state, which begins with `async with` or the first run.
 
-        Raises `Unsupported` where `traits.sessions` is false or, for a `forkable` one, `traits.fork`.
+        A `forkable` one can be copied (`Session.fork`); it takes some milliseconds more to begin. Raises `Unsupported`
+        where `traits.sessions` is false or, for a `forkable` one, `traits.fork`.
         """
         raise Unsupported(
             f"the {self.traits.engine} engine keeps no state between runs; write what must last to a file in /workspace"
         )
-
-    # Files. A path is relative to /workspace, or absolute below it (or /input, /output). None of these follows a
-    # link. Failures raise `FileError`, with the errno of the operating system where it gave one.
-
-    @property
-    @abstractmethod
-    def root(self) -> str:
-        """Where the workspace lies for a program: `/workspace` on every engine that can place it."""
-
-    @abstractmethod
-    async def read_file(self, path: str) -> bytes:
-        """Return a file's content."""
-
-    @abstractmethod
-    async def write_file(self, path: str, data: bytes) -> None:
-        """Create or replace a file, making its parent folders. Also below `/input`, which programs cannot write."""
-
-    @abstractmethod
-    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
-        """Remove a file, a link or an empty folder; with `recursive` a folder and all below it."""
-
-    @abstractmethod
-    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
-        """Return the entries of a folder, sorted by path."""
-
-    @abstractmethod
-    async def stat(self, path: str) -> FileInfo:
-        """Return one entry; a link is described, not followed."""
-
-    @abstractmethod
-    async def make_dir(self, path: str) -> None:
-        """Make a folder and its parents; one that exists already is fine."""
-
-    @abstractmethod
-    async def move(self, source: str, target: str) -> None:
-        """Rename within the workspace, making the target's parent folders and replacing a file that is there."""
-
-    async def read_text(self, path: str) -> str:
-        """Return a file's content as UTF-8 text."""
-        return (await self.read_file(path)).decode("utf-8")
-
-    async def write_text(self, path: str, text: str) -> None:
-        """Create or replace a UTF-8 text file."""
-        try:
-            data = text.encode("utf-8")
-        except (AttributeError, UnicodeEncodeError) as error:
-            raise InvalidValue(f"write_text() takes text that UTF-8 can say: {error}") from None
-        await self.write_file(path, data)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -6,15 +6,13 @@ An engine adds two things: how a guest process is started, and where the workspa
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
@@ -25,16 +23,15 @@ from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
 from .blocking import run_blocking
-from .contract import Command, FileInfo, Sandbox, Session, Tools
+from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
+from .files import WorkspaceFiles
 from .requests import encode_program, seconds_of
 from .runs import GuestProcess, Run, closing_events, failed_result
 from .sessions import LocalSession, SessionPlace
 from .slots import slots
+from .whole import whole
 from .workspace import Workspace
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # So many are held before those that have ended are sorted out.
 _MOST_ENDED_GUESTS = 64
@@ -44,9 +41,10 @@ _PREPARE_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStart:
-    """What an engine needs to know to start a guest: what stands on its standard input, and that is all."""
+    """What an engine needs to know to start a guest: what is on its standard input, and whether it may be forked."""
 
     stdin: bytes
+    forkable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class _Request:
     is_command: bool
 
 
-class LocalSandbox(Sandbox):
+class LocalSandbox(WorkspaceFiles, Sandbox):
     """A sandbox whose guests are processes of this machine."""
 
     guest_root: str = "/workspace"
@@ -113,7 +111,7 @@ class LocalSandbox(Sandbox):
     async def start(self) -> None:
         async with self._starting:
             if self._workspace is None:
-                self._workspace = await _whole(self._open_workspace(), self._give_back)
+                self._workspace = await whole(self._open_workspace(), self._give_back)
 
     async def stop(self) -> None:
         async with self._starting:
@@ -125,7 +123,7 @@ class LocalSandbox(Sandbox):
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
             await asyncio.gather(*(guest.wait() for guest in guests), *(sibling.stop() for sibling in self._siblings))
-            await asyncio.gather(*(session.ended() for session in self._sessions))
+            await asyncio.gather(*(session.close() for session in list(self._sessions)))
             self._guests.clear()
             await self._give_back(workspace)
 
@@ -155,31 +153,33 @@ class LocalSandbox(Sandbox):
                 raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
 
         async def start_guest() -> GuestProcess:
-            guest = await self._take_guest(GuestStart(stdin=b""))
+            start = GuestStart(stdin=b"", forkable=forkable)
+            guest = await self._take_guest(start)
             if self._workspace is not workspace:
                 await guest.abandon()
                 check_open()
-            self._guests.add(guest)
-            self._sessions.add(session)
             return guest
 
-        def forget(guest: GuestProcess) -> None:
-            self._guests.discard(guest)
-            self._sessions.discard(session)
-
-        session = LocalSession(
+        return LocalSession(
             SessionPlace(
                 engine=self.traits.engine,
                 limits=self.policy.limits,
+                forkable=forkable,
+                workspace=workspace,
                 check_open=check_open,
                 start_guest=start_guest,
-                forget=forget,
+                entered=self._entered,
+                left=self._guests.discard,
+                closed=self._sessions.discard,
                 first_message=self._frame({"t": "session", "name": "program.py"}, self.policy.variables),
-                prepare=functools.partial(self._prepare, workspace),
-                mark_output=functools.partial(self._mark_output, workspace),
+                prepare=self._prepare,
+                mark_output=self._mark_output,
             )
         )
-        return session
+
+    def _entered(self, session: LocalSession, guest: GuestProcess) -> None:
+        self._guests.add(guest)
+        self._sessions.add(session)
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -196,7 +196,7 @@ class LocalSandbox(Sandbox):
             await sibling.start()
             return await sibling.run(program, tools=tools, timeout=timeout)
         finally:
-            await _whole(sibling.stop(), _nothing)
+            await whole(sibling.stop(), _nothing)
             self._siblings.discard(sibling)
 
     async def execute_stream(
@@ -354,11 +354,11 @@ class LocalSandbox(Sandbox):
     async def _mark_output(self, workspace: Workspace) -> OutputFolder:
         limits = self.policy.limits
         output = workspace.mark_empty_output(limits)
-        return output if output is not None else await _whole(run_blocking(workspace.mark_output, limits), _close)
+        return output if output is not None else await whole(run_blocking(workspace.mark_output, limits), _close)
 
     async def _take_guest(self, start: GuestStart) -> GuestProcess:
         guest = self._guest_at_hand(start)
-        return guest if guest is not None else await _whole(self._start_guest(start), GuestProcess.abandon)
+        return guest if guest is not None else await whole(self._start_guest(start), GuestProcess.abandon)
 
     def _add_guest(self, guest: GuestProcess) -> None:
         """Note a guest that `stop()` has to end; those that have ended by themselves are forgotten now and then."""
@@ -371,34 +371,6 @@ class LocalSandbox(Sandbox):
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
         return self._workspace
 
-    # Files
-
-    async def _files(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await run_blocking(method, *args, **kwargs)
-
-    async def read_file(self, path: str) -> bytes:
-        return await self._files(self._running().read, path)
-
-    async def write_file(self, path: str, data: bytes) -> None:
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise InvalidValue(f"write_file() takes bytes, not {type(data).__name__}; write_text() takes text")
-        await self._files(self._running().write, path, data)
-
-    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
-        await self._files(self._running().remove, path, recursive)
-
-    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
-        return await self._files(self._running().list, path, recursive)
-
-    async def stat(self, path: str) -> FileInfo:
-        return await self._files(self._running().stat, path)
-
-    async def make_dir(self, path: str) -> None:
-        await self._files(self._running().make_dir, path)
-
-    async def move(self, source: str, target: str) -> None:
-        await self._files(self._running().move, source, target)
-
 
 async def _close(output: OutputFolder) -> None:
     output.close()
@@ -406,19 +378,3 @@ async def _close(output: OutputFolder) -> None:
 
 async def _nothing(_: None) -> None:
     pass
-
-
-async def _whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
-    """Await the making of something; when cancelled meanwhile, wait until it is made and undo it."""
-    task = asyncio.create_task(making)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        # Shielded, so that a second cancellation does not leave it half undone.
-        await asyncio.shield(asyncio.ensure_future(_undo(task, undo)))
-        raise
-
-
-async def _undo(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
-    with contextlib.suppress(Exception):  # what could not be made need not be undone
-        await undo(await task)

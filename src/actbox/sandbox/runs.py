@@ -13,9 +13,10 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.errors import ErrorInfo, ErrorKind, Unsupported
 from actbox.core.events import ArtifactCreated, Completed, Event, Output
 from actbox.core.policy import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
@@ -28,6 +29,7 @@ from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .verdict import verdict
+from .workspace import Workspace
 
 _READ_BYTES = 1024 * 1024
 SHORT_SECONDS = 0.003
@@ -69,6 +71,10 @@ class GuestProcess(ABC):
         """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
         return False
 
+    async def prepare_fork(self) -> Fork:
+        """Make ready what a copy of this guest needs. Raises `CannotFork` and `SandboxUnavailable`."""
+        raise Unsupported("this engine cannot fork its guests")
+
     async def wait(self) -> Ending:
         """Return how the guest ended, once nothing of its process tree is left."""
         ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -94,6 +100,21 @@ class GuestProcess(ABC):
             os.close(self.stdin)
         if self.sock is not None:
             self.sock.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What an engine has made ready for a copy of a guest."""
+
+    guest: GuestProcess
+    """The copy, as soon as it is adopted; until then only to be killed."""
+    workspace: Workspace
+    release: Callable[[], None]
+    """Lets go of the workspace, once nothing of the copy is left."""
+    descriptors: list[int]
+    """What the copy is to be sent: its channel, its output and error, the root of its files. The caller closes them."""
+    adopt: Callable[[int], Awaitable[None]]
+    """Takes the process of this id, by its own word, for the copy. Raises `SandboxUnavailable`."""
 
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]

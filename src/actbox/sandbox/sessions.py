@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from actbox.core.errors import ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable
+from actbox.core.errors import CannotFork, ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
 from actbox.core.policy import Limits
 from actbox.core.program import Program
@@ -27,14 +27,19 @@ from .channel.link import Link
 from .channel.messages import Done
 from .contract import Session, Tools
 from .ending import Stop
+from .files import WorkspaceFiles
 from .guest import wire
 from .requests import encode_program, seconds_of
 from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, closing_events, ending_of, failed_result, streams_of
 from .slots import slots
 from .verdict import verdict
+from .whole import whole
+from .workspace import Workspace
 
 # How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
 GRACE_SECONDS = 1.0
+# What a guest may take for a step of the session's own.
+_STEP_SECONDS = 30.0
 # Reasons to end a program that leave its guest trustworthy.
 _INTERRUPTING = frozenset({ErrorKind.TIMEOUT, ErrorKind.OUTPUT_LIMIT, ErrorKind.BUDGET, ErrorKind.CANCELLED})
 _KEPT = "the variables of the session are still there"
@@ -47,25 +52,40 @@ class SessionPlace:
 
     engine: str
     limits: Limits
+    forkable: bool
+    workspace: Workspace
     first_message: bytes
     check_open: Callable[[], None]
     """Raises `SandboxStopped` when the sandbox has been stopped since."""
     start_guest: Callable[[], Awaitable[GuestProcess]]
-    forget: Callable[[GuestProcess], None]
+    entered: Callable[[LocalSession, GuestProcess], None]
+    """Called when a session has a guest, which the sandbox's `stop()` has to end."""
+    left: Callable[[GuestProcess], None]
     """Called when the guest has ended and its descriptors are closed."""
-    prepare: Callable[[Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]]
+    closed: Callable[[LocalSession], None]
+    """Called when nothing is left of a session."""
+    prepare: Callable[
+        [Workspace, Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]
+    ]
     """Checks a program and places its files; the function given makes a frame of its message."""
-    mark_output: Callable[[], Awaitable[OutputFolder]]
+    mark_output: Callable[[Workspace], Awaitable[OutputFolder]]
 
 
-class LocalSession(Session):
+class LocalSession(WorkspaceFiles, Session):
     """A session whose guest is a process of this machine."""
 
-    def __init__(self, place: SessionPlace) -> None:
+    def __init__(self, place: SessionPlace, release: Callable[[], None] = lambda: None) -> None:
+        """`release` is called once it is closed: a copy has the workspace in its place to itself."""
         self._place = place
+        self._release = release
         self._turn = asyncio.Lock()
         self._guest: _LiveGuest | None = None
         self._closed = False
+
+    @property
+    def root(self) -> str:
+        """Where the workspace lies for a program."""
+        return self._place.workspace.root
 
     @property
     def alive(self) -> bool:
@@ -84,14 +104,12 @@ class LocalSession(Session):
 
     async def close(self) -> None:
         """End the guest."""
-        self._closed = True
+        was_closed, self._closed = self._closed, True
         if self._guest is not None:
             await self._guest.close()
-
-    async def ended(self) -> None:
-        """Wait until nothing of the guest is left; the sandbox has ended it."""
-        if self._guest is not None:
-            await asyncio.shield(self._guest.waiter)
+        if not was_closed:
+            self._release()
+            self._place.closed(self)
 
     async def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -130,8 +148,8 @@ class LocalSession(Session):
             except (SandboxUnavailable, OSError) as error:
                 yield self._failed(str(error), "`actbox doctor` says what works here")
                 return
-            frame, toolset = await place.prepare(program, tools, guest.frame_of)
-            output = await place.mark_output()
+            frame, toolset = await place.prepare(place.workspace, program, tools, guest.frame_of)
+            output = await place.mark_output(place.workspace)
             try:
                 self._check_open()
                 if guest.why_ended:
@@ -145,6 +163,61 @@ class LocalSession(Session):
             finally:
                 output.close()
 
+    async def fork(self) -> LocalSession:
+        """Copy the guest between two programs."""
+        if not self._place.forkable:
+            raise Unsupported("only a session that was opened with session(forkable=True) can be forked")
+        async with self._turn:
+            self._check_open()
+            guest = await self._started()
+            if guest.why_ended:
+                raise CannotFork(f"the session has ended: {guest.why_ended}")
+            return await whole(self._fork(guest), LocalSession.close)
+
+    async def _fork(self, guest: _LiveGuest) -> LocalSession:
+        await self._have(guest, "hold")
+        try:
+            fork = await guest.process.prepare_fork()
+        except BaseException:
+            await self._have(guest, "release")
+            raise
+        copy = LocalSession(replace(self._place, workspace=fork.workspace), fork.release)
+        copy._take(fork.guest)
+        try:
+            await self._have(guest, "fork", fork.descriptors)
+            await copy._begin(fork.adopt)
+        except BaseException:
+            fork.guest.kill()
+            await copy.close()
+            raise
+        return copy
+
+    async def _have(self, guest: _LiveGuest, do: str, descriptors: Sequence[int] = ()) -> None:
+        """Have a guest do a step of being forked: `hold` still with its files written out, `fork`, or be `release`d."""
+        result = await self._ask(guest, encode_program({"t": do, "run": guest.number}), descriptors)
+        if result.error is not None:
+            raise CannotFork(f"the session cannot be forked: {result.error.message}")
+
+    async def _begin(self, adopt: Callable[[int], Awaitable[None]]) -> None:
+        """Wait until the guest, a copy, says who it is, and take it for the one."""
+        assert self._guest is not None
+        result = await self._ask(self._guest, b"", ())
+        if result.error is not None or not isinstance(result.value, int):
+            said = result.error.message if result.error else "it did not say who it is"
+            raise SandboxUnavailable(f"the copy of the session ended at once: {said}; {result.stderr}".rstrip("; "))
+        await adopt(result.value)
+
+    async def _ask(self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int]) -> ExecutionResult:
+        """Have a guest do something besides programs; return what came of it. Closes the descriptors."""
+        seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds)
+        async with _SessionRun(guest, self._place.engine, Toolset.of(None), seconds, 0.0, _nothing, None) as step:
+            step.start(frame, descriptors)
+            return await step.finish()
+
+    def _running(self) -> Workspace:
+        self._check_open()
+        return self._place.workspace
+
     def _failed(self, message: str, hint: str) -> ExecutionResult:
         return replace(failed_result(self._place.engine, message, hint), state_kept=False)
 
@@ -154,21 +227,23 @@ class LocalSession(Session):
             raise SandboxStopped("the session was closed; open a new one")
 
     async def _started(self) -> _LiveGuest:
-        if self._guest is None:
-            process = await self._place.start_guest()
-            guest = self._guest = _LiveGuest(process, self._place.limits, self._place.forget)
-            if self._closed:  # meanwhile; whoever closed it found nothing to end
-                await guest.close()
-                self._check_open()
-            none, seconds = Toolset.of(None), self._place.limits.wall_seconds
-            async with _SessionRun(guest, self._place.engine, none, seconds, 0.0, _nothing, None) as ready:
-                ready.start(self._place.first_message)
-                result = await ready.finish()
-            if result.error is not None:
-                self._check_open()
-                await guest.close()
-                raise SandboxUnavailable(f"the session could not begin: {result.error.message}")
-        return self._guest
+        if self._guest is not None:
+            return self._guest
+        guest = self._take(await self._place.start_guest())
+        if self._closed:  # meanwhile; whoever closed it found nothing to end
+            await guest.close()
+            self._check_open()
+        result = await self._ask(guest, self._place.first_message, ())
+        if result.error is not None:
+            self._check_open()
+            await guest.close()
+            raise SandboxUnavailable(f"the session could not begin: {result.error.message}")
+        return guest
+
+    def _take(self, process: GuestProcess) -> _LiveGuest:
+        guest = self._guest = _LiveGuest(process, self._place.limits, lambda: self._place.left(process))
+        self._place.entered(self, process)
+        return guest
 
 
 async def _nothing() -> tuple[list[Artifact], list[str]]:
@@ -178,7 +253,7 @@ async def _nothing() -> tuple[list[Artifact], list[str]]:
 class _LiveGuest:
     """A guest between and during runs. Nothing of it is read between two: what it says waits, and so may it."""
 
-    def __init__(self, process: GuestProcess, limits: Limits, forget: Callable[[GuestProcess], None]) -> None:
+    def __init__(self, process: GuestProcess, limits: Limits, left: Callable[[], None]) -> None:
         assert process.sock is not None
         self.process = process
         self.limits = limits
@@ -190,7 +265,7 @@ class _LiveGuest:
         self.number = 0
         """Of the run that was begun last; the first only makes the guest ready."""
         self.interrupts = 0
-        self._forget = forget
+        self._left = left
         for stream in self.streams:
             os.set_blocking(stream.descriptor, False)
         self.waiter = asyncio.create_task(self._wait())
@@ -226,7 +301,7 @@ class _LiveGuest:
                 stream.open = False
                 os.close(stream.descriptor)
         self.link.close()
-        self._forget(self.process)
+        self._left()
 
     def _on_message(self, message: dict[str, Any], size: int) -> None:
         if self.run is not None:
@@ -267,8 +342,8 @@ class _SessionRun(Run):
         self._interrupted = False
         self._interrupted_at: int | None = None
 
-    def start(self, first_message: bytes) -> None:
-        """Send the guest what it is to run, and watch it until it has."""
+    def start(self, first_message: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send the guest what it is to run, and watch it until it has. Closes the descriptors; it gets copies."""
         self._begin_clock()
         self._live.run = self
         self._live.number += 1
@@ -277,7 +352,12 @@ class _SessionRun(Run):
         self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
         self._link = self._live.link
         self._calls.attach(self._link)
-        self._link.send(first_message)
+        if descriptors:
+            self._link.send_with(first_message, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+        else:
+            self._link.send(first_message)
         self._link.resume()
 
     async def _close(self) -> None:

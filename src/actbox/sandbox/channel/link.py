@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from actbox.sandbox.guest import wire
@@ -54,6 +54,15 @@ class Link:
             self._loop.add_writer(self._fd, self._on_writable)
         self._backlog.append(view)
         self.backlog_bytes += len(view)
+
+    def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        """Write a frame, with copies of descriptors beside its first byte, while nothing else is under way."""
+        try:
+            sent = socket.send_fds(self._sock, [frame], list(descriptors))
+        except OSError:  # the guest is gone; the reading side says so
+            return
+        if sent < len(frame):
+            self.send(frame[sent:])
 
     def pause(self) -> None:
         """Read nothing more for now; messages that were received already are held."""

@@ -19,11 +19,14 @@ from .interrupts import NoInterrupts
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Callable, Deque, Dict, Iterable, Optional, Set
+    from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set
 
 _READ_BYTES = 256 * 1024
 # How often a thread for which another one reads looks whether it was interrupted.
 _LOOK_EVERY_SECONDS = 0.1
+# What a copy of a session gets of its own: channel, standard output and error, the root of its files.
+_MOST_DESCRIPTORS = 4
+_FOR_THE_SESSION = ("run", "hold", "fork", "release")
 _NO_PROGRAM = "tools answer only while a program of the session runs"
 
 
@@ -79,6 +82,8 @@ class HostChannel:
         self._programs: Deque[Dict[str, Any]] = deque()
         self._program_came: Callable[[], None] = lambda: None
         self._answering = True
+        self._descriptors: List[int] = []
+        self._copying = False
 
     # What programs use
 
@@ -135,7 +140,7 @@ class HostChannel:
         self._send(wire.encode(message, self.max_bytes))
 
     def next_program(self, loop: Optional[asyncio.AbstractEventLoop]) -> Dict[str, Any]:
-        """Wait for the next program of a session; an event loop goes on meanwhile. From now on tools answer.
+        """Wait for what a session is to do next; an event loop goes on meanwhile. From now on tools answer.
 
         Raises `ChannelClosed`, and `wire.ProtocolError` for what the host would never send.
         """
@@ -162,8 +167,31 @@ class HostChannel:
             if call.wake is not None:
                 call.wake()
 
+    def take_descriptors(self) -> List[int]:
+        """Return the descriptors that came with what is to be done next; they are the caller's."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Keep the channel in processes that are forked in the block: one of them will be `become_copy`."""
+        self._copying = True
+        try:
+            yield
+        finally:
+            self._copying = False
+
+    def become_copy(self, descriptor: int) -> None:
+        """In a copy of this process: talk to the host over a channel of its own, under the number of the old one."""
+        os.dup2(descriptor, self._fd, inheritable=False)
+        os.close(descriptor)
+        self._owner = os.getpid()
+        self._reader = wire.FrameReader(self.max_bytes + wire.ENVELOPE_BYTES)
+
     def leave_to_parent(self) -> None:
         """In a forked child: let go of the channel, which belongs to the process that began the run."""
+        if self._copying:
+            return
         self._closed = True
         self._turn = threading.Condition()
         self._sending = threading.Lock()
@@ -244,7 +272,7 @@ class HostChannel:
     def _receive(self) -> None:
         with self.interrupts:
             try:
-                data = self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+                data = self._read()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -254,9 +282,19 @@ class HostChannel:
                 return
             self._take_in(self._reader.feed(data))
 
+    def _read(self) -> bytes:
+        if self._answering:
+            return self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+        # Between two programs descriptors may come along.
+        data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, _MOST_DESCRIPTORS, socket.MSG_DONTWAIT)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._descriptors += descriptors
+        return data
+
     def _take_in(self, messages: Iterable[Dict[str, Any]]) -> None:
         for message in messages:
-            if message.get("t") == "run":
+            if message.get("t") in _FOR_THE_SESSION:
                 self._programs.append(message)
                 self._program_came()
                 continue

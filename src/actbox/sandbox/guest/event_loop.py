@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import selectors
 from types import FrameType
+
+from .fork import CannotFork
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     import asyncio
     from typing import Any, Coroutine, Optional
+
+_OF_A_SELECTOR_LOOP = ("_selector", "_close_self_pipe", "_make_self_pipe")
 
 
 class SessionLoop:
@@ -69,6 +74,25 @@ class SessionLoop:
         else:
             loop.call_soon_threadsafe(_raise_interrupt)
         return True
+
+    def check_copyable(self) -> None:
+        """Raise `CannotFork` if the loop is of a kind that `become_copy` does not know."""
+        loop = self.open
+        if loop is not None and not all(hasattr(loop, name) for name in _OF_A_SELECTOR_LOOP):
+            raise CannotFork("its event loop is a %s, which cannot be copied" % type(loop).__name__)
+
+    def become_copy(self) -> None:
+        """In a copy of this process: wait for the same things as the origin's loop, and be woken by nobody else's."""
+        loop: Any = self.open
+        if loop is None:
+            return
+        old, own = loop._selector, selectors.DefaultSelector()
+        for key in list(old.get_map().values()):
+            own.register(key.fileobj, key.events, key.data)
+        loop._selector = own
+        old.close()
+        loop._close_self_pipe()
+        loop._make_self_pipe()
 
     def close(self) -> None:
         """Cancel what is left and let it clean up, as `asyncio.run` does at its end."""

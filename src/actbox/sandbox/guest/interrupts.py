@@ -61,6 +61,10 @@ class Interrupts(NoInterrupts):
         self._kept_back = False
         signal.signal(signal.SIGINT, self._on_signal)
 
+    def become_copy(self) -> None:
+        """In a copy of this process: no interrupt was meant for it yet."""
+        self._seen = self._earlier = 0
+
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:
             self._held += 1

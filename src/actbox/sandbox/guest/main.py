@@ -22,6 +22,7 @@ from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyw
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
 from .program import Compiled, compile_program, new_main, run_in
+from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
 from .tools import bind_tools
@@ -41,7 +42,7 @@ def main(descriptor: int, go: int = -1) -> NoReturn:
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
     _own_streams()
-    _reseed()
+    reseed()
     fork_by_default()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     rehearse()
@@ -161,12 +162,3 @@ def _own_streams() -> None:
         )
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
-
-
-def _reseed() -> None:
-    """Give this process randomness of its own: all that were forked from one place would share it."""
-    if "random" in sys.modules:  # imported later it seeds itself
-        sys.modules["random"].seed()
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(int.from_bytes(os.urandom(4), "little"))

@@ -1,7 +1,9 @@
 """A session: many programs, one after the other, in one live `__main__`.
 
 The host's `session` message is answered once the guest is ready; then each `run` message is answered by a `done` with
-the run's number. When the host closes the channel the process ends as a script does.
+the run's number. To be forked the session first gets a `hold`, at which it writes out its files, which are then copied,
+and holds still; then a `fork`, which brings a channel, pipes and a file tree for the copy, and which origin and copy
+both answer, or a `release`. When the host closes the channel the process ends as a script does.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from .channel import ChannelClosed, HostChannel
 from .event_loop import SessionLoop
 from .failure import describe_exception
 from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
+from .fork import CannotFork, fork_orphan, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in
+from .randomness import reseed
 from .tools import bind_tools
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, NoReturn, Optional, Set
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
 
 
 def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoReturn:
@@ -52,12 +56,13 @@ class _Session:
         self._interrupts.elsewhere = self._loop.interrupt
         self._file_names: Set[str] = set()
         self._bound: Dict[str, Any] = {}
+        self._held = False
 
     def run_next(self) -> Optional[Dict[str, Any]]:
         """Wait for a program and run it; return what came of it, or nothing when the host has no more."""
         while True:
             try:
-                message = self._channel.next_program(self._loop.open)
+                message = self._channel.next_program(None if self._held else self._loop.open)
             except ChannelClosed:
                 return None
             except (KeyboardInterrupt, SystemExit):  # raised by a task that went on between two programs
@@ -65,7 +70,8 @@ class _Session:
                     self.end(0)
                 traceback.print_exc()
                 continue
-            return self._run(message)
+            self._held = message["t"] == "hold"
+            return self._run(message) if message["t"] == "run" else self._step(message)
 
     def end(self, code: int) -> NoReturn:
         """End the process as a script ends: tasks, threads and `atexit` first, then what files still hold."""
@@ -75,6 +81,51 @@ class _Session:
         self._main.__dict__.clear()
         flush_all()
         os._exit(code)
+
+    def _step(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        """Do a step of being forked, and return what the origin has to say of it, or what the copy has."""
+        descriptors = self._channel.take_descriptors()
+        done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
+        try:
+            if message["t"] == "fork" and self._fork(descriptors):
+                return {**done, "run": 0, "value": os.getpid()}
+            if message["t"] == "hold":
+                self._check_copyable()
+                flush_all()
+        except (CannotFork, OSError) as error:
+            done.update(exit=1, error={"kind": "RUNTIME", "type": type(error).__name__, "message": str(error)})
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return done
+
+    def _check_copyable(self) -> None:
+        refuse_threads()
+        self._loop.check_copyable()
+
+    def _fork(self, descriptors: List[int]) -> bool:
+        """Become two; return whether this is the copy."""
+        self._check_copyable()
+        with self._channel.copying():
+            is_copy = fork_orphan()
+        if is_copy:
+            self._become_copy(descriptors)
+        return is_copy
+
+    def _become_copy(self, descriptors: List[int]) -> None:
+        try:
+            channel, stdout, stderr, root = descriptors
+            with moving_to(root):
+                self._channel.become_copy(channel)
+                for descriptor, number in ((stdout, 1), (stderr, 2)):
+                    os.dup2(descriptor, number)
+                    os.close(descriptor)
+            self._loop.become_copy()
+            self._interrupts.become_copy()
+            self._owner = os.getpid()
+            reseed()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(EXIT_CHANNEL_LOST)  # half a copy must not talk to the host, least of all as the origin
 
     def _run(self, message: Dict[str, Any]) -> Dict[str, Any]:
         started = time.process_time()

@@ -38,7 +38,7 @@ def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
     """Attach the environment's folders that lie below what is the sandbox's own."""
     for path, descriptor in late:
         if path.startswith("/workspace/") == below_workspace:
-            _make_point(path, True)
+            make_point(path, True)
             linux.move_mount(descriptor, path)
 
 
@@ -49,7 +49,7 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> None:
     linux.move_mount(workspace, "/workspace")
     for mount in mounts:
         if mount["path"].startswith(OWN):
-            _make_point(mount["path"], mount["is_folder"])
+            make_point(mount["path"], mount["is_folder"])
     linux.move_mount(inputs, "/workspace/input")
     for mount, descriptor in zip(mounts, given):  # noqa: B905 (there is none before CPython 3.10)
         if mount["mode"] == "overlay":
@@ -66,7 +66,8 @@ def _own(size_mib: int, inodes: int) -> List[Tuple[str, int, str]]:
     ]
 
 
-def _make_point(path: str, is_folder: bool) -> None:
+def make_point(path: str, is_folder: bool) -> None:
+    """Make a folder or file to mount something on, where there is nothing yet."""
     if os.path.exists(path):
         return
     os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)

@@ -18,9 +18,10 @@ from ..guest import main as guest
 from . import linux, seccomp
 from .attach import attach_late, attach_run, mount_own, resize_own
 from .control import Control
+from .family import Family, mount_trees
 from .identity import Identity
 from .places import ROOT
-from .watch import Watcher, watch
+from .watch import OneGuest, Watcher, watch
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -99,36 +100,37 @@ def be_child(birth: Birth) -> NoReturn:
         linux.bring_loopback_up()
         # For counting processes; made while the host's own /proc is still in view, as the kernel demands.
         proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
-        _build_root(birth)
+        trees = _build_root(birth)
         go_read, go_write = os.pipe()
         first = os.fork()
         if first == 0:
             _be_guest(birth, go_read)
         events = birth.groups.get("memory_events")
-        kept = [birth.control, proc, go_write, *([] if events is None else [events]), *late]
-        _keep_only(kept)
+        kept = [birth.control, proc, go_write, trees, *([] if events is None else [events]), *late]
+        _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
         linux.gain_no_capabilities()
-        _live(first, control, birth, Watcher(proc, events), go_write)
+        _live(first, control, birth, Watcher(proc, events), go_write, trees)
     except BaseException as error:
         control.say({"failure": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)
 
 
-def _build_root(birth: Birth) -> None:
+def _build_root(birth: Birth) -> int:
+    """Build the sandbox's root and enter it; where it may be forked, return what `mount_trees` returns, else -1."""
     # A copy of the template that is ours alone. The mount copied along with the namespace is locked: it cannot be the
     # root, and nothing can be taken out of it.
     linux.mount(ROOT, ROOT, None, linux.MS_BIND | linux.MS_REC, None)
     os.chdir(ROOT)
     mount_own(birth.tmp_mib, birth.inodes)
     linux.mount("proc", "proc", "proc", _FLAGS | linux.MS_NOEXEC, "subset=pid,hidepid=invisible")
-    if birth.forkable:
-        linux.mount("tmpfs", "run", "tmpfs", _FLAGS, "mode=0755,size=1m")
+    trees = mount_trees() if birth.forkable else -1
     linux.pivot_root(".", ".")
     linux.umount(".", linux.MNT_DETACH)
     # From here on a path means what it means to the guest.
     os.chdir("/")
     attach_late(birth.late, below_workspace=False)
+    return trees
 
 
 def _be_guest(birth: Birth, go: int) -> NoReturn:
@@ -180,8 +182,10 @@ def _keep_only(descriptors: list[int]) -> None:
     linux.close_range(start)
 
 
-def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int) -> NoReturn:
+def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int, trees: int) -> NoReturn:
     """Wait for a run, attach what belongs to it, let the guest go on, and watch until the guest has ended."""
+    late = [path for path, _ in birth.late]
+    family = Family(first, control, watcher, trees, late) if birth.forkable else None
 
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):
@@ -190,15 +194,16 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int)
         attach_late(birth.late, below_workspace=True)
         for descriptor in [*descriptors, *(descriptor for _, descriptor in birth.late)]:
             os.close(descriptor)
-        if not birth.forkable:
+        if family is None:
             linux.keep_capabilities(frozenset())
+        else:
+            family.note_mounts([mount["path"] for mount in request["mounts"]])
         os.write(go, b"x")
         os.close(go)
         watcher.begin(request["watched"])
 
     _rehearse()
-    watch(first, control, watcher, take)
-    os._exit(0)
+    watch(family or OneGuest(first, control), control, watcher, take)
 
 
 def _rehearse() -> None:

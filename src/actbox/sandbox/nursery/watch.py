@@ -19,6 +19,8 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Callable, NoReturn
 
+    from .family import Family
+
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
 
@@ -60,6 +62,8 @@ class Watcher:
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
+        self.in_memory = list(_IN_MEMORY)
+        """Where file systems lie whose files count as memory."""
 
     def begin(self, limits: dict[str, float]) -> None:
         """Watch a run from now on; `limits` are those that are left to us."""
@@ -83,6 +87,22 @@ class Watcher:
         self._told_crowded = threads >= self._limits.get("processes", float("inf"))
         return self._told_crowded
 
+    def pids(self) -> list[int]:
+        """Return the id of every process but pid 1."""
+        return [int(name) for name in os.listdir(self._proc) if name.isdigit() and name != "1"]
+
+    def parent(self, pid: int) -> int | None:
+        """Return the id of a process's parent; `None` if there is no such process."""
+        text = self._read("%d/stat" % pid)
+        return None if text is None else int(text.rpartition(b")")[2].split()[1])
+
+    def root_of(self, pid: int) -> str | None:
+        """Return where a process's root lies, "" for our own; `None` if it has ended or is about to."""
+        try:
+            return os.readlink("%d/root" % pid, dir_fd=self._proc).rstrip("/")
+        except OSError:
+            return None
+
     def _was_killed_for_memory(self) -> bool:
         # The kernel may have taken one process of many; the others would wait for it until their time is up.
         if self._killed is None:
@@ -93,7 +113,7 @@ class Watcher:
     def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
         most = self._limits.get("memory_mib", float("inf")) * 2**20
         files = 0
-        for path in _IN_MEMORY:
+        for path in self.in_memory:
             system = os.statvfs(path)
             files += (system.f_blocks - system.f_bfree) * system.f_frsize
         if files + sum(process.virtual_bytes for process in processes) <= most:
@@ -134,15 +154,13 @@ class Watcher:
     def _processes(self) -> list[_Process]:
         """Return every process but pid 1."""
         found = []
-        for name in os.listdir(self._proc):
-            if not name.isdigit() or name == "1":
-                continue
-            text = self._read(name + "/stat")
+        for pid in self.pids():
+            text = self._read("%d/stat" % pid)
             if text is None:
                 continue
             fields = text.rpartition(b")")[2].split()
             user, system, children_user, children_system = (int(field) / _TICK for field in fields[11:15])
-            key = (int(name), int(fields[19]))
+            key = (pid, int(fields[19]))
             found.append(
                 _Process(
                     key,
@@ -178,10 +196,30 @@ class Watcher:
             os.close(descriptor)
 
 
+class OneGuest:
+    """The guests of an ordinary sandbox: there is one."""
+
+    def __init__(self, pid: int, control: Control) -> None:
+        self._pid = pid
+        self._control = control
+
+    def answer(self, op: str, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Do what the host asks."""
+        if op != "interrupt":
+            raise ValueError("nobody knows what %r is" % op)
+        os.kill(self._pid, signal.SIGINT)
+
+    def reaped(self, pid: int, status: int, usage: resource.struct_rusage, limit: str) -> None:
+        """Tell the host if it was the guest that has ended, and end the sandbox."""
+        if pid == self._pid:
+            self._control.say(describe_end(status, usage, limit))
+            os._exit(0)
+
+
 def watch(
-    first: int, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
+    guests: OneGuest | Family, control: Control, watcher: Watcher, take: Callable[[dict[str, Any], list[int]], None]
 ) -> NoReturn:
-    """Live until the first guest has ended, then say how and end. Until a run is taken there is nothing to look at."""
+    """Live until the guests have ended, and say how. Until a run is taken there is nothing to look at."""
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -190,7 +228,7 @@ def watch(
     poll.register(wake_read, select.POLLIN)
     taken, limit, next_look = False, "", 0.0
     while True:
-        _reap(first, control, limit)
+        _reap(guests, limit)
         for ready, _ in poll.poll(LOOK_EVERY_SECONDS * 1000 if taken else None):
             if ready == wake_read:
                 os.read(wake_read, 4096)
@@ -203,8 +241,8 @@ def watch(
                 take(*request)
                 taken = True
                 next_look = time.monotonic() + LOOK_EVERY_SECONDS
-            elif op == "interrupt":
-                os.kill(first, signal.SIGINT)
+            else:
+                guests.answer(op, *request)
         if taken and time.monotonic() >= next_look:
             next_look = time.monotonic() + LOOK_EVERY_SECONDS
             if not limit:
@@ -215,22 +253,25 @@ def watch(
                 control.say({"limit": "processes"})
 
 
-def _reap(first: int, control: Control, limit: str) -> None:
-    """Reap whoever has ended; where that is the first guest, say so and end."""
+def _reap(guests: OneGuest | Family, limit: str) -> None:
+    """Reap whoever has ended."""
     while True:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid == 0:
             return
-        if pid == first:
-            ended: dict[str, Any] = {
-                "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
-                "max_rss_bytes": usage.ru_maxrss * 1024,
-            }
-            if limit:
-                ended["limit"] = limit
-            if os.WIFSIGNALED(status):
-                ended["signal"] = os.WTERMSIG(status)
-            else:
-                ended["exit_code"] = os.WEXITSTATUS(status)
-            control.say(ended)
-            os._exit(0)
+        guests.reaped(pid, status, usage, limit)
+
+
+def describe_end(status: int, usage: resource.struct_rusage, limit: str) -> dict[str, Any]:
+    """Return what the host is told of a guest's end."""
+    ended: dict[str, Any] = {
+        "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000,
+        "max_rss_bytes": usage.ru_maxrss * 1024,
+    }
+    if limit:
+        ended["limit"] = limit
+    if os.WIFSIGNALED(status):
+        ended["signal"] = os.WTERMSIG(status)
+    else:
+        ended["exit_code"] = os.WEXITSTATUS(status)
+    return ended

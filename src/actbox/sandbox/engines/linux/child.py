@@ -10,13 +10,13 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Limits
 from actbox.sandbox.ending import Ending
-from actbox.sandbox.nursery.datagrams import MAX_BYTES, send
+from actbox.sandbox.nursery.datagrams import receive, send
 from actbox.sandbox.runs import GuestProcess
 
 from .cgroups import RunGroup
@@ -25,6 +25,43 @@ from .reaper import reaper
 
 class ChildEnded(SandboxUnavailable):
     """A sandbox died before it could be taken for a run."""
+
+
+class End:
+    """How something ended, and who waits for that; for any number of threads."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+        self._lock = threading.Lock()
+        self._waiting: list[Callable[[Ending], None]] = []
+
+    def when(self, call: Callable[[Ending], None]) -> None:
+        """Call a function once it has ended: in the thread that tells of the end, or here and now."""
+        with self._lock:
+            if self.ending is None:
+                self._waiting.append(call)
+                return
+        call(self.ending)
+
+    def when_in_loop(self, call: Callable[[Ending], None]) -> None:
+        """Call a function in this event loop once it has ended."""
+        loop = asyncio.get_running_loop()
+
+        def tell(ending: Ending) -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(call, ending)
+
+        self.when(tell)
+
+    def tell(self, ending: Ending) -> None:
+        """Say how it ended; the first word counts."""
+        with self._lock:
+            if self.ending is not None:
+                return
+            self.ending = ending
+            waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call(ending)
 
 
 class Child(GuestProcess):
@@ -38,17 +75,17 @@ class Child(GuestProcess):
         self._group = group
         self._nursery_lives = nursery_lives
         self._lock = threading.Lock()
-        self._ending: Ending | None = None
+        self._end = End()
+        self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._killed = False
         self.buried = False
         """Whether everything that belonged to it has been removed."""
-        self._when_ended: list[Callable[[Ending], None]] = []
         reaper().watch(self._pidfd, self._bury)
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left of it."""
-        return self._ending is not None
+        return self._end.ending is not None
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
         """Take it for a run: attach these mounts, let the guest go on. Takes over the descriptors.
@@ -70,14 +107,23 @@ class Child(GuestProcess):
             for descriptor in mounts:
                 os.close(descriptor)
 
-    def interrupt(self) -> None:
+    def listen(self, hear: Callable[[dict[str, Any], list[int]], None]) -> None:
+        """Hand what pid 1 says, with the descriptors beside it, to a function, in the reaper's thread."""
+        self._hear = hear
+        reaper().listen(self._control.fileno(), self._on_control)
+
+    def tell(self, op: str, descriptors: Sequence[int] = (), **request: Any) -> None:
+        """Tell pid 1 to do something; one that is gone does not hear it."""
         with contextlib.suppress(OSError):
-            send(self._control, {"op": "interrupt"}, [])
+            send(self._control, {"op": op, **request}, list(descriptors))
+
+    def interrupt(self) -> None:
+        self.tell("interrupt")
 
     def kill(self) -> None:
         with self._lock:
             self._killed = True
-            if self._ending is None:
+            if self._end.ending is None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -97,17 +143,15 @@ class Child(GuestProcess):
         os.close(self._pidfd)
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        loop = asyncio.get_running_loop()
+        self._end.when_in_loop(call)
 
-        def tell(ending: Ending) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(call, ending)
+    def when_buried(self, call: Callable[[Ending], None]) -> None:
+        """Call a function, in the reaper's thread, once it has ended."""
+        self._end.when(call)
 
-        with self._lock:
-            if self._ending is None:
-                self._when_ended.append(tell)
-                return
-        tell(self._ending)
+    def limit_reached(self) -> str:
+        """Return the limit, if any, for which its control group has ended or refused processes."""
+        return (self._group.limit_reached() if self._group is not None else None) or ""
 
     def _bury(self) -> None:
         """In the reaper's thread: find out how it ended, and remove what is left of it."""
@@ -116,19 +160,17 @@ class Child(GuestProcess):
         except Exception as error:
             ending = Ending(failure=f"{type(error).__name__}: {error}")
         with self._lock:
-            self._ending = ending
+            self._end.tell(ending)
             os.close(self._pidfd)
+        reaper().forget(self._control.fileno())
         self._control.close()
-        for tell in self._when_ended:
-            tell(ending)
-        self._when_ended.clear()
         if self._group is not None:
             self._group.remove()
         self.buried = True
 
     def _find_ending(self) -> Ending:
         facts = self._facts()
-        if self._group is not None and (reached := self._group.limit_reached()):
+        if reached := self.limit_reached():
             facts["limit"] = reached
         if "failure" in facts:
             return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
@@ -144,9 +186,21 @@ class Child(GuestProcess):
         self._control.setblocking(False)
         while True:
             try:
-                data = self._control.recv(MAX_BYTES)
+                data, descriptors = receive(self._control)
             except OSError:
                 return facts
             if not data:
                 return facts
-            facts |= json.loads(data)
+            if self._hear is not None:
+                self._hear(json.loads(data), descriptors)
+            else:
+                facts |= json.loads(data)
+
+    def _on_control(self) -> bool:
+        try:
+            data, descriptors = receive(self._control)
+        except ConnectionResetError:  # it has ended, and had not read all that it was told
+            return False
+        if data and self._hear is not None:
+            self._hear(json.loads(data), descriptors)
+        return bool(data)

@@ -13,6 +13,7 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import INPUT, OUTPUT, FileMount, Limits, Policy
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.contract import Session
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
 from actbox.sandbox.runs import GuestProcess
@@ -22,6 +23,7 @@ from . import stock as stocks
 from .advice import why_not
 from .cgroups import support
 from .child import Child, ChildEnded
+from .family import Family
 from .pool import MOST_READY
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace
@@ -53,6 +55,12 @@ class LinuxSandbox(LocalSandbox):
         }
         self._stock: Stock | None = None
         self._stored: StoredWorkspace | None = None
+        self._owner: tuple[int, int] | None = None
+
+    def session(self, *, forkable: bool = False) -> Session:
+        if forkable and any(mount.mode == "overlay" for mount in self.policy.mounts):
+            raise Unsupported("a session with overlay mounts cannot be forked: copies would share what they write")
+        return super().session(forkable=forkable)
 
     async def _open_workspace(self) -> Workspace:
         preload = self.policy.preload
@@ -68,11 +76,11 @@ class LinuxSandbox(LocalSandbox):
         self._stock, self._stored = stock, stored
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
-        owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
+        self._owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
         stored.mounts = self._mounts
         stored.refill()
         stock.pool(self._points).expect(1)
-        return Workspace(os.dup(stored.folder), self.guest_root, owner)
+        return Workspace(os.dup(stored.folder), self.guest_root, self._owner)
 
     async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
         size = self.policy.limits.workspace_mib
@@ -97,7 +105,7 @@ class LinuxSandbox(LocalSandbox):
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stock, stored = self._open()
-        if not stored.at_hand:
+        if start.forkable or not stored.at_hand:
             return None
         child = stock.pool(self._points).take_ready()
         if child is None:
@@ -110,7 +118,7 @@ class LinuxSandbox(LocalSandbox):
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         stock, stored = self._open()
         for _ in range(MOST_READY):
-            child = await stock.pool(self._points).take()
+            child = await self._take_child(stock, start.forkable)
             try:
                 mounts = stored.take_mounts()
                 if mounts is None:
@@ -119,8 +127,24 @@ class LinuxSandbox(LocalSandbox):
                 child.discard()
                 raise
             with contextlib.suppress(ChildEnded):  # where the nursery died, all that waited did
-                return self._begin(child, mounts, start.stdin)
+                self._begin(child, mounts, start.stdin)
+                return self._family_of(child) if start.forkable else child
         raise SandboxUnavailable("sandboxes die while they wait for a run")
+
+    async def _take_child(self, stock: Stock, forkable: bool) -> Child:
+        if not forkable:
+            return await stock.pool(self._points).take()
+        return await run_blocking(stock.make, self._points, True)  # these are rare: none is made ahead
+
+    def _family_of(self, child: Child) -> GuestProcess:
+        self._add_guest(child)
+        size = self.policy.limits.workspace_mib
+
+        async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
+            stored = await self._find_workspace(self._open()[0])
+            return stored, Workspace(os.dup(stored.folder), self.guest_root, self._owner)
+
+        return Family(child, find_workspace, size_mib=size, inodes=inodes_for(size)).first
 
     def _open(self) -> tuple[Stock, StoredWorkspace]:
         if self._stock is None or self._stored is None:

@@ -22,6 +22,8 @@ class Reaper:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._calls: dict[int, Callable[[], None]] = {}
+        self._listeners: dict[int, Callable[[], bool]] = {}
+        self._forgotten: set[int] = set()
         threading.Thread(target=self._serve, name="actbox-reaper", daemon=True).start()
 
     def watch(self, pidfd: int, ended: Callable[[], None]) -> None:
@@ -29,14 +31,37 @@ class Reaper:
         self._calls[pidfd] = ended
         self._epoll.register(pidfd, select.EPOLLIN)
 
+    def listen(self, descriptor: int, ready: Callable[[], bool]) -> None:
+        """Call `ready` whenever there is something to read, until it returns that there will be no more."""
+        self._listeners[descriptor] = ready
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def forget(self, descriptor: int) -> None:
+        """Listen to a descriptor no more, which is then the caller's to close. In the reaper's thread only."""
+        if self._listeners.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+            self._forgotten.add(descriptor)
+
     def _serve(self) -> None:
         while True:
-            for pidfd, _ in self._epoll.poll():
-                self._epoll.unregister(pidfd)
+            self._forgotten.clear()
+            for descriptor, _ in self._epoll.poll():
+                if descriptor in self._forgotten:  # a moment ago: by now the number may mean another
+                    continue
                 try:
-                    self._calls.pop(pidfd)()
+                    self._deal_with(descriptor)
                 except Exception:  # whoever comes next must be reaped all the same
                     _log.exception("the end of a sandbox could not be dealt with")
+                    self.forget(descriptor)
+
+    def _deal_with(self, descriptor: int) -> None:
+        listener = self._listeners.get(descriptor)
+        if listener is not None:
+            if not listener():
+                self.forget(descriptor)
+        elif descriptor in self._calls:
+            self._epoll.unregister(descriptor)
+            self._calls.pop(descriptor)()
 
 
 _reaper: Reaper | None = None

@@ -34,5 +34,6 @@ def linux_traits(groups: Support | None) -> Traits:
         network="loopback of its own only",
         mounts=("ro", "rw", "overlay"),
         sessions=True,
+        fork=True,
         notes=() if memory else ("without a memory cgroup, what sockets and pipes hold is not counted as memory",),
     )

@@ -1,0 +1,50 @@
+"""The file methods of sandboxes and sessions whose workspace is a folder that this process has open."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from actbox.core.errors import InvalidValue
+
+from .blocking import run_blocking
+from .contract import FileInfo, Files
+from .workspace import Workspace
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkspaceFiles(Files):
+    """Each call in a thread: files may be large, and their disk slow."""
+
+    @abstractmethod
+    def _running(self) -> Workspace:
+        """Return the workspace. Raises `SandboxStopped` where there is none."""
+
+    async def _files(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_blocking(method, *args, **kwargs)
+
+    async def read_file(self, path: str) -> bytes:
+        return await self._files(self._running().read, path)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidValue(f"write_file() takes bytes, not {type(data).__name__}; write_text() takes text")
+        await self._files(self._running().write, path, data)
+
+    async def remove_file(self, path: str, *, recursive: bool = False) -> None:
+        await self._files(self._running().remove, path, recursive)
+
+    async def list_files(self, path: str = ".", *, recursive: bool = False) -> list[FileInfo]:
+        return await self._files(self._running().list, path, recursive)
+
+    async def stat(self, path: str) -> FileInfo:
+        return await self._files(self._running().stat, path)
+
+    async def make_dir(self, path: str) -> None:
+        await self._files(self._running().make_dir, path)
+
+    async def move(self, source: str, target: str) -> None:
+        await self._files(self._running().move, source, target)

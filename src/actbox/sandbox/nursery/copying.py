@@ -1,0 +1,124 @@
+"""Copy a folder with all that lies in it: for a fork of a session, which has files of its own from then on.
+
+What is copied was made by a program and may change meanwhile. Every step opens one name in a folder that is already
+open and follows no link, so that the copy can come out wrong and nothing outside can be touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, Tuple
+
+# Each folder on the way is open, twice, while what is below it is copied.
+MAX_DEPTH = 100
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def copy_folder(source: str, target: str) -> None:
+    """Copy what is in one folder into another, but not what is mounted there. Sockets are left out.
+
+    Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
+    """
+    with _opened(source) as from_folder, _opened(target) as to_folder:
+        _Copy(from_folder, to_folder).folder(from_folder, to_folder, "", MAX_DEPTH)
+
+
+class _Copy:
+    def __init__(self, source: int, target: int) -> None:
+        self._device = os.fstat(source).st_dev
+        self._target = target
+        self._linked: Dict[int, str] = {}
+
+    def folder(self, source: int, target: int, path: str, deeper: int) -> None:
+        """Copy the entries of a folder that is open; `path` is where it lies in the copy."""
+        if not deeper:
+            raise OSError(errno.ELOOP, "folders are nested deeper than %d" % MAX_DEPTH)
+        for name in os.listdir(source):
+            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                status = os.stat(name, dir_fd=source, follow_symlinks=False)
+                if status.st_dev == self._device:
+                    self._entry(source, target, name, path + name, status, deeper)
+        _keep_times(target, os.fstat(source))
+
+    def _entry(self, source: int, target: int, name: str, path: str, status: os.stat_result, deeper: int) -> None:
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            first = self._linked.setdefault(status.st_ino, path)
+            if first != path:
+                os.link(first, name, src_dir_fd=self._target, dst_dir_fd=target, follow_symlinks=False)
+                return
+        if stat.S_ISDIR(status.st_mode):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=target)
+            with _opened(name, source) as inner_source, _opened(name, target) as inner_target:
+                self.folder(inner_source, inner_target, path + "/", deeper - 1)
+                os.fchmod(inner_target, stat.S_IMODE(status.st_mode))
+        elif stat.S_ISREG(status.st_mode):
+            _copy_file(source, target, name)
+        elif stat.S_ISLNK(status.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+        elif stat.S_ISFIFO(status.st_mode):
+            os.mkfifo(name, stat.S_IMODE(status.st_mode), dir_fd=target)
+
+
+def _copy_file(source: int, target: int, name: str) -> None:
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source)
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):  # something else has the name now
+            return
+        copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, dir_fd=target)
+        try:
+            for start, end in _parts_with_data(file, status.st_size):
+                _copy_part(file, copy, start, end)
+            os.ftruncate(copy, status.st_size)
+            os.fchmod(copy, stat.S_IMODE(status.st_mode))
+            _keep_times(copy, status)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(file)
+
+
+def _parts_with_data(file: int, size: int) -> Iterator[Tuple[int, int]]:
+    """Yield (start, end) of what a file has besides holes, of which it may have more than there is memory."""
+    start = 0
+    while start < size:
+        try:
+            start = os.lseek(file, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole is left
+                return
+            raise
+        end = os.lseek(file, start, os.SEEK_HOLE)
+        yield start, min(end, size)
+        start = end
+
+
+def _copy_part(file: int, copy: int, start: int, end: int) -> None:
+    os.lseek(copy, start, os.SEEK_SET)
+    while start < end:
+        sent = os.sendfile(copy, file, start, end - start)
+        if not sent:  # it has become shorter
+            return
+        start += sent
+
+
+def _keep_times(descriptor: int, status: os.stat_result) -> None:
+    os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@contextlib.contextmanager
+def _opened(name: str, folder: int = -1) -> Iterator[int]:
+    descriptor = os.open(name, _FOLDER, dir_fd=None if folder < 0 else folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,26 @@
+"""Making something that cannot be left half made, whoever waits for it is cancelled meanwhile or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]]) -> T:
+    """Await the making of something; when cancelled meanwhile, wait until it is made and undo it."""
+    task = asyncio.create_task(making)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        # Shielded, so that a second cancellation does not leave it half undone.
+        await asyncio.shield(asyncio.ensure_future(_undo(task, undo)))
+        raise
+
+
+async def _undo(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
+    with contextlib.suppress(Exception):  # what could not be made need not be undone
+        await undo(await task)
