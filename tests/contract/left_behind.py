@@ -32,6 +32,17 @@ def processes() -> set[int]:
     return found
 
 
+def processes_named(name: str) -> list[int]:
+    """The processes below this one that the kernel knows by this name, and that have not ended."""
+    found = []
+    for process in processes():
+        with contextlib.suppress(OSError):
+            known, state = Path(f"/proc/{process}/stat").read_text().partition("(")[2].rsplit(")", 1)
+            if known == name and not state.startswith(" Z"):
+                found.append(process)
+    return found
+
+
 def descriptors() -> int:
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
@@ -47,7 +58,7 @@ def mounts() -> list[str]:
 
 
 def held_mounts() -> list[str]:
-    """The mounts in namespaces that this process holds by a descriptor: the workspaces lie in one, and nobody is in it."""
+    """The mounts of namespaces that this process holds by a descriptor: workspaces lie in one, and nobody is in it."""
     lines = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already

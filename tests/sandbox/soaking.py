@@ -15,7 +15,7 @@ from pathlib import Path
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, Program, Sandbox
-from tests.contract.left_behind import processes, settled_counts
+from tests.contract.left_behind import processes_named, settled_counts
 
 AT_ONCE = 6
 # More than this a process may not grow in the whole time.
@@ -157,13 +157,10 @@ async def _tell_regularly(runs: Counter[str], start: float, tell: Callable[[int,
 async def _moment(expected: dict[str, int] | None = None) -> Moment:
     counts = await settled_counts(expected)
     gc.collect()
-    resident = {"host": _resident_mib("self")}
-    resident |= {"nursery": _resident_mib(str(process)) for process in processes() if _is_nursery(process)}
-    return Moment(counts, resident)
-
-
-def _is_nursery(process: int) -> bool:
-    return Path(f"/proc/{process}/comm").read_text() == "actbox-nursery\n"
+    nurseries = processes_named("actbox-nursery")
+    return Moment(
+        counts, {"host": _resident_mib("self"), "nursery": sum(_resident_mib(str(process)) for process in nurseries)}
+    )
 
 
 def _resident_mib(process: str) -> float:
