@@ -10,11 +10,17 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from tests.contract.left_behind import processes_named
+from tests.contract.left_behind import processes, processes_named
 
 SEED = "ACTBOX_TEST_SEED"
 """The environment variable that repeats what was random."""
+
+HANG_SECONDS = 30
+"""Nothing here takes as long; what does hangs."""
+
+T = TypeVar("T")
 
 GUEST, PID_1, NURSERY = "actbox-guest", "actbox-init", "actbox-nursery"
 
@@ -37,6 +43,17 @@ async def kill_one(name: str, chosen: random.Random) -> None:
     # It may have ended meanwhile, which is one of the moments too.
     with contextlib.suppress(ProcessLookupError):
         os.kill(chosen.choice(found), signal.SIGKILL)
+
+
+async def result_of(task: asyncio.Task[T], mark: int) -> T:
+    """Await a task that must not hang. If it does, end what it may be waiting for, so that the test can end too."""
+    done, _ = await asyncio.wait({task}, timeout=HANG_SECONDS)
+    if not done:
+        lost = lost_processes(mark)
+        for process in lost:
+            os.kill(process, signal.SIGKILL)
+        raise AssertionError(f"what was to be told of the killing hangs; lost processes: {sorted(lost)}")
+    return task.result()
 
 
 @contextlib.contextmanager
@@ -66,3 +83,8 @@ def alive_and_marked(mark: int) -> set[int]:
             if state not in "ZX" and f" {mark} " in limits:
                 found.add(process)
     return found
+
+
+def lost_processes(mark: int) -> set[int]:
+    """Processes with this mark that are not below this one any more: whoever should have ended them has died."""
+    return alive_and_marked(mark) - {os.getpid(), *processes()}

@@ -1,9 +1,8 @@
-"""Killed at any moment, be it a child, the nursery or the host: callers are told, nothing is left, the next run works."""
+"""A child, the nursery or the host is killed at any moment: callers are told, nothing is left, the next run works."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import subprocess
 import sys
@@ -16,8 +15,20 @@ import pytest
 import actbox
 from actbox import ErrorKind, ExecutionResult, Program, Sandbox
 from tests.conftest import engine_check
-from tests.contract.left_behind import as_many_as_before, groups, processes
-from tests.sandbox.killing import GUEST, NURSERY, PID_1, alive_and_marked, kill_one, marked, new_mark, randomness
+from tests.contract.left_behind import as_many_as_before, groups
+from tests.sandbox.killing import (
+    GUEST,
+    HANG_SECONDS,
+    NURSERY,
+    PID_1,
+    alive_and_marked,
+    kill_one,
+    lost_processes,
+    marked,
+    new_mark,
+    randomness,
+    result_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +52,6 @@ def times(request: pytest.FixtureRequest) -> int:
     return number
 
 
-# Against hangs only: a run takes some milliseconds.
-_HANG_SECONDS = 30
 # The longest that a run is left alone before something is killed; most runs are over by then.
 _LONGEST_WAIT_SECONDS = 0.08
 
@@ -65,7 +74,7 @@ async def run_some(box: Sandbox) -> list[ExecutionResult]:
     for number in range(4):
         run = box.run_alone if number % 2 else box.run
         runs.append(run(Program(_PROGRAM, inputs={"n": number}), tools=[double]))
-    return await asyncio.wait_for(asyncio.gather(*runs), _HANG_SECONDS)
+    return await asyncio.gather(*runs)
 
 
 def assert_right(results: list[ExecutionResult]) -> None:
@@ -96,7 +105,7 @@ async def test_one_that_is_killed_at_any_moment_is_told_of_and_the_next_run_work
                     runs = asyncio.create_task(run_some(box))
                     await asyncio.sleep(chosen.uniform(0, _LONGEST_WAIT_SECONDS))
                     await kill_one(victim, chosen)
-                    results = await runs
+                    results = await result_of(runs, mark)
                     failed = [result for result in results if not result.success]
                     assert len(failed) <= (1 if victim != NURSERY else len(results))
                     for result in failed:
@@ -105,7 +114,7 @@ async def test_one_that_is_killed_at_any_moment_is_told_of_and_the_next_run_work
                     assert_right(results)
                     after = await box.run("open('kept').read()")
                     assert after.value == "before", after.to_dict()
-            assert alive_and_marked(mark) <= {os.getpid(), *processes()}, "processes have lost their way to this one"
+            assert lost_processes(mark) == set()
 
 
 async def replace_the_nursery(box: Sandbox, chosen: random.Random) -> None:
@@ -180,5 +189,5 @@ def _await_end_of(mark: int) -> None:
 
 def _run_in_another_host() -> None:
     code = "import actbox\nwith actbox.sync.open_sandbox('linux') as box: print(box.run('1 + 1').value)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=_HANG_SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.stdout == "2\n", done.stderr
