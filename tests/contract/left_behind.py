@@ -163,11 +163,12 @@ async def nothing_left_behind() -> AsyncIterator[None]:
 
 async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, int]:
     """What is counted once nothing waits; what is expected has some seconds to come about."""
-    await settle()
-    deadline = time.monotonic() + 5
-    while (counted := counts()) != expected and expected is not None and time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
-    return counted
+    deadline = time.monotonic() + 10
+    while True:
+        await settle()  # again each time: what was being made during the last is there only now
+        counted = counts()
+        if expected in (None, counted) or time.monotonic() > deadline:
+            return counted
 
 
 @contextlib.asynccontextmanager
@@ -175,7 +176,8 @@ async def as_many_as_before() -> AsyncIterator[None]:
     """Like `nothing_left_behind`, for where another nursery may take the place of one that is killed."""
     before = await settled_counts()
     yield
-    assert await settled_counts(before) == before
+    after = await settled_counts(before)
+    assert after == before, {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 
 
 def alive_with(marker: str) -> list[str]:
