@@ -115,10 +115,11 @@ async def soak(
 ) -> Report:
     """Keep a sandbox of the `linux` engine under load for so long or for so many runs, whichever is over first.
 
-    `tell` is called every some seconds with how many runs there were, and how long it took.
+    A warm-up comes before, of `warm_up` runs or a quarter of the time. `tell` is called every ten seconds with how
+    many runs there were, and how long it took.
     """
     async with actbox.open_sandbox("linux") as box:
-        await _load(box, iter(range(warm_up)), Counter(), [])
+        await _load(box, _numbers(warm_up, time.monotonic() + seconds / 4), Counter(), [])
         before = await _moment()
         report = Report(before, before, 0)
         start = time.monotonic()
