@@ -42,6 +42,10 @@ check: ## lint, formatting, types, and which room imports which
 bench: ## measure speed, print a table
 	@$(in_venv) && python benchmarks/run.py
 
+.PHONY: soak
+soak: ## ten minutes of programs that end in every way; nothing may be left behind or grow
+	@$(in_venv) && python -m benchmarks.soak
+
 .PHONY: clean
 clean: ## remove what the targets above made (another user's is left alone)
 	find . -maxdepth 1 -user "$$(id -u)" \( -name '.venv*' -o -name '.*_cache' -o -name actbox-demo \) -exec rm -rf {} +

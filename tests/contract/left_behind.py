@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +32,17 @@ def processes() -> set[int]:
     return found
 
 
+def processes_named(name: str) -> list[int]:
+    """The processes below this one that the kernel knows by this name, and that have not ended."""
+    found = []
+    for process in processes():
+        with contextlib.suppress(OSError):
+            known, state = Path(f"/proc/{process}/stat").read_text().partition("(")[2].rsplit(")", 1)
+            if known == name and not state.startswith(" Z"):
+                found.append(process)
+    return found
+
+
 def descriptors() -> int:
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
@@ -44,20 +57,88 @@ def mounts() -> list[str]:
     return sorted(lines)
 
 
+def held_mounts() -> list[str]:
+    """The mounts of namespaces that this process holds by a descriptor: workspaces lie in one, and nobody is in it."""
+    lines = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
+            if os.readlink(f"/proc/self/fd/{name}").startswith("mnt:["):
+                lines += _mounts_of(int(name))
+    return lines
+
+
+def _mounts_of(namespace: int) -> list[str]:
+    """Read the mounts of a namespace, in a process that enters it; what is mounted there may be an ordinary user's."""
+    owner = fcntl.ioctl(namespace, _GET_OWNER)
+    try:
+        is_ours = os.path.samestat(os.fstat(owner), os.stat("/proc/self/ns/user"))
+        path = [namespace] if is_ours else [owner, namespace]  # one cannot enter where one is
+        command = [sys.executable, "-I", "-c", _READ_MOUNTS, *map(str, path)]
+        return subprocess.run(command, pass_fds=path, capture_output=True, text=True, check=True).stdout.splitlines()
+    finally:
+        os.close(owner)
+
+
+_GET_OWNER = 0xB701  # NS_GET_USERNS, in <linux/nsfs.h>
+_READ_MOUNTS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+proc = os.open("/proc", os.O_RDONLY)  # there may be none where we go
+for namespace in sys.argv[1:]:
+    if libc.setns(int(namespace), 0) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+with open(os.open("self/mounts", os.O_RDONLY, dir_fd=proc)) as file:
+    print(file.read(), end="")
+"""
+
+
+def network_namespaces() -> set[str]:
+    """The network namespaces that this process and those below it are in."""
+    found = set()
+    for process in {os.getpid(), *processes()}:
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{process}/ns/net"))
+    return found
+
+
+def descriptors_below() -> int:
+    """How many descriptors the processes below this one have: a nursery could leave some open too."""
+    total = 0
+    for process in processes():
+        with contextlib.suppress(OSError):
+            total += len(os.listdir(f"/proc/{process}/fd"))
+    return total
+
+
 def folders() -> set[str]:
     return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("actbox")}
 
 
-def groups() -> set[str]:
-    mine = f"actbox-{os.getpid()}-"
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob(f"{mine}*")}
+def groups(process: int | None = None) -> set[str]:
+    """The control groups that a process made, this one unless said."""
+    name = f"actbox-{process or os.getpid()}-*"
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob(name)}
+
+
+def counts() -> dict[str, int]:
+    """How many there are of each thing that could be left behind, whichever they are: a nursery may be another now."""
+    return {
+        "processes": len(processes()),
+        "descriptors": descriptors(),
+        "descriptors of processes below": descriptors_below(),
+        "mounts": len(mounts()),
+        "mounts of workspaces": len(held_mounts()),
+        "folders": len(folders()),
+        "control groups": len(groups()),
+        "network namespaces": len(network_namespaces()),
+    }
 
 
 def seen() -> set[object]:
     """Everything that a run could leave behind; what there is several times of is numbered."""
     several = Counter([*mounts(), *["a descriptor"] * descriptors()])
     numbered = {(thing, number) for thing, count in several.items() for number in range(count)}
-    return {*processes(), *folders(), *groups(), *numbered}
+    return {*processes(), *folders(), *groups(), *network_namespaces(), *numbered}
 
 
 async def settle() -> None:
@@ -73,11 +154,33 @@ async def nothing_left_behind() -> AsyncIterator[None]:
     await settle()
     before = seen()
     yield
-    await settle()
-    deadline = time.monotonic() + 3
-    while left := seen() - before:
+    deadline = time.monotonic() + 5
+    while True:
+        await settle()  # again each time: what was being made during the last is there only now
+        left = seen() - before
+        if not left:
+            return
         assert time.monotonic() < deadline, left
-        await asyncio.sleep(0.02)
+
+
+async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, int]:
+    """What is counted once no sandbox waits or ends any more; what is expected has some seconds to come about."""
+    deadline = time.monotonic() + 10
+    while True:
+        await settle()  # again each time: what was being made during the last is there only now
+        counted = counts()
+        is_quiet = not processes_named("actbox-init")
+        if (is_quiet and expected in (None, counted)) or time.monotonic() > deadline:
+            return counted
+
+
+@contextlib.asynccontextmanager
+async def as_many_as_before() -> AsyncIterator[None]:
+    """Like `nothing_left_behind`, for where another nursery may take the place of one that is killed."""
+    before = await settled_counts()
+    yield
+    after = await settled_counts(before)
+    assert after == before, {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 
 
 def alive_with(marker: str) -> list[str]:
