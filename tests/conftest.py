@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -41,6 +42,14 @@ def isolated_engine(engine: str) -> str:
     if not found.traits.isolated:
         pytest.skip(f"{engine} does not claim to isolate: {found.traits.isolation}")
     return engine
+
+
+@pytest.fixture(autouse=True, scope="session")
+def temporary_folder_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What other test processes have in their temporary folders is not taken for what a test has left behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+        yield
 
 
 OpenBox = Callable[..., Any]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import signal
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -36,6 +37,9 @@ SHORT_SECONDS = 0.003
 """Most programs that run for so short print a line or two; to be woken for each would take the processor from them."""
 # How long a guest may live on after its channel is closed or its result is in, before it is ended.
 _GRACE_SECONDS = 0.5
+# How long its pid 1 may take to say how it ended, on a machine that has much else to do.
+_LONG_GRACE_SECONDS = 5.0
+_HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 
 class GuestProcess(ABC):
@@ -66,6 +70,10 @@ class GuestProcess(ABC):
     @abstractmethod
     def kill(self) -> None:
         """End the guest's whole process tree, at once; also when it has ended already."""
+
+    def end_first(self) -> None:
+        """End the guest's first process; if it had just ended by itself, how it did is still told."""
+        self.kill()
 
     def dismiss(self) -> bool:
         """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
@@ -174,6 +182,8 @@ class Run:
         self._done: Done | None = None
         self._stop: Stop | None = None
         self._ending: Ending | None = None
+        self._was_deaf = False
+        """Whether the guest was still there a while after its channel was closed."""
         self._timers: list[asyncio.TimerHandle] = []
         self._wall_ms = 0.0
         self._calls = ToolCalls(
@@ -388,13 +398,16 @@ class Run:
 
     def on_lost(self, error: wire.ProtocolError | None) -> None:
         """Take in that the channel is closed, or was abused."""
-        hint = "do not touch descriptors other than those that the program opened itself"
         if error is not None:
-            self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=hint))
+            self._end(Stop(ErrorKind.PROTOCOL, f"the guest broke the rules of the channel: {error}", hint=_HANDS_OFF))
         elif self._done is None and not self._command:
             # The process may just be ending, which closes its descriptors first.
-            stop = Stop(ErrorKind.PROTOCOL, "the guest closed its channel to the host and went on", hint=hint)
-            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end, stop))
+            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._end_deaf_guest))
+
+    def _end_deaf_guest(self) -> None:
+        self._was_deaf = True
+        self._guest.end_first()
+        self._timers.append(self._loop.call_later(_LONG_GRACE_SECONDS, self._guest.kill))
 
     def _on_timeout(self) -> None:
         self._end(
@@ -426,6 +439,9 @@ class Run:
         ending, done = self._ending or Ending(), self._done
         if self._stop is None and done is None:
             self._stop = self._guest.stopped
+        if self._stop is None and done is None and self._was_deaf and ending.signal == signal.SIGKILL:
+            why = "the guest closed its channel to the host and went on"
+            self._stop = Stop(ErrorKind.PROTOCOL, why, hint=_HANDS_OFF)
         if done is None and not self._command and ending.exit_code == EXIT_CHANNEL_LOST and self._stop is None:
             self._stop = Stop(ErrorKind.PROTOCOL, "the guest lost its channel to the host, and with it the result")
         exit_code, error = verdict(self._stop, ending, done, self._limits)

@@ -198,7 +198,8 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
             linux.keep_capabilities(frozenset())
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"]])
-        os.write(go, b"x")
+        with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is told as any guest's end
+            os.write(go, b"x")
         os.close(go)
         watcher.begin(request["watched"])
 

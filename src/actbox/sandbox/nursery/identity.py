@@ -64,9 +64,14 @@ class Identity:
         child = os.fork()
         if child == 0:
             try:
+                # With nothing of ours open: were we killed now, whoever waits for us would wait for it.
+                linux.close_range(0, ready_write - 1)
+                linux.close_range(ready_write + 1)
+                linux.set_parent_death_signal(signal.SIGKILL)
                 linux.unshare(linux.CLONE_NEWUSER)
                 os.write(ready_write, b"x")
-                signal.pause()
+                while True:
+                    signal.pause()
             finally:
                 os._exit(1)
         try:

@@ -166,8 +166,9 @@ class _Nursery:
         with self._places.at(self._places.shelf):
             for name in names:
                 path = self._places.workspace_path(name)
-                linux.umount(path, linux.MNT_DETACH)
-                os.rmdir(path)
+                with contextlib.suppress(FileNotFoundError):  # an earlier nursery did it, and died before it said so
+                    linux.umount(path, linux.MNT_DETACH)
+                    os.rmdir(path)
         return {}, []
 
     def _give(self, path: str) -> None:

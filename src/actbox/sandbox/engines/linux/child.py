@@ -120,6 +120,9 @@ class Child(GuestProcess):
     def interrupt(self) -> None:
         self.tell("interrupt")
 
+    def end_first(self) -> None:
+        self.tell("end")
+
     def kill(self) -> None:
         with self._lock:
             self._killed = True

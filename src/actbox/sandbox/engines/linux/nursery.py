@@ -134,6 +134,7 @@ class Nursery:
 
     def _start(self) -> None:
         self._stop_process()
+        self.starts += 1
         # A file and not a pipe, which nobody would empty while all goes well.
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -168,7 +169,6 @@ class Nursery:
         self.warnings = tuple(answer["warnings"])
         self.privileged = answer["privileged"]
         self.host_id = answer["host_id"]
-        self.starts += 1
 
     def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         try:
