@@ -5,6 +5,7 @@ System call numbers in the attempts are those of x86-64: on another machine thos
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import ctypes
@@ -19,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import Event, FileMount, Output, Policy, Sandbox
+from actbox import Event, FileMount, Output, Policy, Sandbox, Session
 from actbox.sandbox.contract import closing
 from tests.conftest import OpenBox
 from tests.escape.attempts import ATTEMPTS, PRELUDE, Attempt
@@ -92,6 +93,75 @@ async def test_a_guest_cannot(attempt: Attempt, guarded: Sandbox, host: dict[str
     result = await guarded.run(program(attempt, host), timeout=20)
     assert "ESCAPED" not in result.stdout, result.stdout
     assert "STOPPED" in result.stdout, (result.stdout, result.stderr, result.error)
+
+
+# The one thing that a session which may be forked has and others have not: it may change its root.
+FORKABLE_MAY = {"have a capability", "change the root"}
+GROUPS = sorted({attempt.group for attempt in ATTEMPTS})
+
+
+@pytest_asyncio.fixture
+async def forkable(guarded: Sandbox) -> AsyncIterator[Session]:
+    if not guarded.traits.fork:
+        pytest.skip(f"{guarded.traits.engine} cannot fork sessions")
+    async with guarded.session(forkable=True) as session:
+        yield session
+
+
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_forked_guest_cannot_either(
+    group: str, guarded: Sandbox, forkable: Session, host: dict[str, Any]
+) -> None:
+    for attempt in ATTEMPTS:
+        by_number = "syscall(" in attempt.code and platform.machine() != "x86_64"
+        if attempt.group == group and attempt.what not in FORKABLE_MAY and not by_number:
+            if not forkable.alive:  # it trusts its copies, and one has ended all that it could
+                forkable = guarded.session(forkable=True)
+            async with await forkable.fork() as copy:
+                result = await copy.run(program(attempt, host), timeout=20)
+            assert "ESCAPED" not in result.stdout, (attempt.what, result.stdout)
+            assert "STOPPED" in result.stdout, (attempt.what, result.stdout, result.stderr, result.error)
+
+
+async def test_a_forkable_guest_has_one_capability_and_programs_that_it_starts_have_none(forkable: Session) -> None:
+    look = "[line.split()[1] for line in open('/proc/self/status') if line.startswith('Cap')]"
+    only_chroot, none = f"{1 << 18:016x}", f"{0:016x}"
+    for session in (forkable, await forkable.fork()):
+        inherited, permitted, effective, bounding, ambient = (await session.run(look)).value
+        assert (permitted, effective) == (only_chroot, only_chroot)
+        assert (inherited, bounding, ambient) == (none, none, none)
+        started = await session.run(
+            f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {f'print({look})'!r}], "
+            "capture_output=True, text=True).stdout"
+        )
+        assert set(ast.literal_eval(started.value)) == {none}
+
+
+# The way out of a root that one may change: keep a folder open that lies outside of the new one.
+LEAVE = """
+import os
+os.makedirs("/tmp/new", exist_ok=True)
+outside = os.open("/", os.O_RDONLY)
+os.chroot("/tmp/new")
+os.fchdir(outside)
+for _ in range(50):
+    os.chdir("..")
+os.chroot(".")
+"""
+
+
+async def test_a_copy_that_leaves_its_root_finds_the_sandboxs_own(forkable: Session, host: dict[str, Any]) -> None:
+    await forkable.run("open('/workspace/mark', 'w').write('the origin')")
+    copy = await forkable.fork()
+    await copy.run("open('/workspace/mark', 'w').write('the copy')")
+    left = await copy.run(LEAVE + "[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/run')]")
+    assert left.value == [(await forkable.run("import os\nsorted(os.listdir('/'))")).value, "the origin", ["1"]]
+    for attempt in ATTEMPTS:
+        if attempt.group == "files" and "{host_file" in attempt.code:
+            assert "ESCAPED" not in (await copy.run(program(attempt, host))).stdout
+    for path in ("/x", "/run/x", "/run/1/x", "/etc/x", "/usr/x"):
+        assert not (await copy.run(f"open({path!r}, 'w')")).success
+    assert (await forkable.run("1")).success
 
 
 # Against an engine that isolates nothing these must get through, or they would prove nothing elsewhere either.
