@@ -70,10 +70,10 @@ async def measure(effort: Effort) -> list[Row]:
     answers: dict[str, Figure | Missing] = {}
     for name, code in (("pyeryx", _ERYX), ("pydantic-monty", _MONTY)):
         try:
-            imports[name], answers[name] = in_new_processes(code, effort.slow // 2)
+            imports[name], answers[name] = in_new_processes(code, effort.repeats)
         except RuntimeError as error:
             imports[name] = answers[name] = Missing(reason_of(error))
-    ours_imported, ours_answered = in_new_processes(_OURS, effort.slow // 2)
+    ours_imported, ours_answered = in_new_processes(_OURS, effort.repeats)
     return [
         Row(
             "cold start: the first sandbox of a process, no preload, until it has answered",

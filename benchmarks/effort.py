@@ -17,8 +17,8 @@ class Effort:
     """How many sandboxes are alive at once."""
     output_mib: int
     repeats: int
-    """For what takes seconds."""
+    """For what takes a second or more."""
 
 
-FULL = Effort(fast=500, slow=100, seconds=30, crowd=500, output_mib=200, repeats=10)
-QUICK = Effort(fast=30, slow=5, seconds=2, crowd=40, output_mib=20, repeats=2)
+FULL = Effort(fast=500, slow=100, seconds=30, crowd=500, output_mib=200, repeats=20)
+QUICK = Effort(fast=30, slow=5, seconds=2, crowd=40, output_mib=50, repeats=2)

@@ -17,7 +17,6 @@ PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 PRELOADING = actbox.Policy(preload=PRELOAD)
 
 ALL_IMPORTED = "python -c, all three imported"
-_SLOW = (Subprocess, Bubblewrap)
 
 _PLAIN_TARGET = Target(p50=0.6, p99=3, ratios={"bubblewrap": 20, "pyeryx": 1.5, "pydantic-monty": 0.1})
 _SYNC_TARGET = Target(ratios={"actbox, async": 1 / 1.1})
@@ -49,6 +48,13 @@ def answer(result: actbox.ExecutionResult) -> str:
     return result.stdout
 
 
+def samples_of(peer: Peer, task: Task, effort: Effort) -> int:
+    """Return how often a peer is timed: less often what takes long."""
+    if not isinstance(peer, Subprocess):
+        return effort.fast
+    return effort.slow if task is PLAIN else effort.repeats
+
+
 def importing_peers() -> tuple[Peer, ...]:
     """Return who stands beside a run with preload: an import that nothing uses may be saved, so both are shown."""
     imports = "".join(f"import {name}; " for name in PRELOAD)
@@ -67,8 +73,7 @@ async def compare(
         contenders = {"ours": Contender(run_in(box, task), effort.fast)}
         for name, peer in peers.items():
             if isinstance(peer, Peer):
-                samples = effort.slow if isinstance(peer, _SLOW) else effort.fast
-                contenders[name] = Contender(run_by(peer, task), samples)
+                contenders[name] = Contender(run_by(peer, task), samples_of(peer, task, effort))
         times = await in_turns(contenders, pause=pause)
         rows.append(Row(f"{measure}, {manner}", "ms", figure(times["ours"]), bounds, _beside(peers, times)))
     return rows

@@ -50,8 +50,8 @@ def importing_process() -> Figure | Missing:
 
 async def measure(effort: Effort) -> list[Row]:
     """Measure without preload and with."""
-    plain = await waiting(PLAIN, None, effort.repeats)
-    preloaded = await waiting(PANDAS, PRELOADING, effort.repeats)
+    plain = await waiting(PLAIN, None, effort.repeats // 2)
+    preloaded = await waiting(PANDAS, PRELOADING, effort.repeats // 2)
     beside = {"python -c, all three imported": importing_process()}
     return [
         Row("private memory of a waiting child, preloaded", "MiB", preloaded["guest"], Target(p50=4), beside),
