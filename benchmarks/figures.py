@@ -21,7 +21,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Missing:
-    """A peer without a figure, and why."""
+    """No figure, and why: of a peer that cannot be had, or where the measurement failed."""
 
     reason: str
 
@@ -44,7 +44,7 @@ class Row:
 
     measure: str
     unit: str
-    ours: Figure
+    ours: Figure | Missing
     target: Target = field(default_factory=Target)
     peers: Mapping[str, Figure | Missing] = field(default_factory=dict)
     more_is_better: bool = False
@@ -52,12 +52,14 @@ class Row:
     def ratio(self, peer: str) -> float | None:
         """Return how many times better our median is than the peer's; below 1 the peer is better."""
         other = self.peers.get(peer)
-        if not isinstance(other, Figure) or not other.p50 or not self.ours.p50:
+        if isinstance(self.ours, Missing) or not isinstance(other, Figure):
             return None
         return self.ours.p50 / other.p50 if self.more_is_better else other.p50 / self.ours.p50
 
     def missed(self) -> list[str]:
-        """Return which parts of the target were measured and not reached."""
+        """Return which parts of the target were not reached. A peer that is missing counts for nothing."""
+        if isinstance(self.ours, Missing):
+            return ["not measured"]
         missed = [name for name in ("p50", "p99") if not self._within(name)]
         for peer, wanted in self.target.ratios.items():
             ratio = self.ratio(peer)

@@ -71,8 +71,14 @@ def _cells(row: Row, new_line: str) -> tuple[str, ...]:
     wanted = new_line.join(_wanted(row))
     reached = ("no: " + ", ".join(missed) if (missed := row.missed()) else "yes") if wanted else ""
     beside = new_line.join(_beside(row, name, peer) for name, peer in row.peers.items())
+    return row.measure, wanted, *_ours(row), reached, beside
+
+
+def _ours(row: Row) -> tuple[str, str, str]:
+    if isinstance(row.ours, Missing):
+        return f"not measured ({row.ours.reason})", "", ""
     p99 = "" if row.ours.p99 is None else _value(row.ours.p99, row.unit)
-    return row.measure, wanted, _value(row.ours.p50, row.unit), p99, f"{row.ours.samples:,}", reached, beside
+    return _value(row.ours.p50, row.unit), p99, f"{row.ours.samples:,}"
 
 
 def _wanted(row: Row) -> list[str]:
@@ -86,7 +92,7 @@ def _beside(row: Row, name: str, peer: Figure | Missing) -> str:
     if isinstance(peer, Missing):
         return f"{name}: not measured ({peer.reason})"
     ratio = row.ratio(name)
-    counted = "" if peer.samples == row.ours.samples or peer.p99 is None else f", {peer.samples:,} samples"
+    counted = "" if peer.p99 is None else f", {peer.samples:,} samples"
     return f"{name}: {_value(peer.p50, row.unit)} ({'' if ratio is None else _ratio(ratio)}{counted})"
 
 

@@ -26,8 +26,8 @@ from report import PAGE, Report, show, write_page
 
 import actbox
 
-SUBJECTS = ("fresh_run", "empty_pool", "throughput", "tool_calls", "memory", "many", "cold_start", "output")
-"""Modules of this folder. Each has `async def measure(effort) -> list[Row]`, and its place in the table is its own."""
+SUBJECTS = ("fresh_run", "empty_pool", "throughput", "tool_calls", "memory", "cold_start", "output", "many")
+"""Modules of this folder, each with `async def measure(effort) -> list[Row]`. What fills the machine is last."""
 
 RESULTS = Path(__file__).parent / "results"
 _MOST_SECONDS = 20 * 60

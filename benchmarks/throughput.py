@@ -82,7 +82,7 @@ async def measure(effort: Effort) -> list[Row]:
     """Measure without preload and with."""
     plain_peers = (Subprocess(), EryxPool())
     plain = await _rows("fresh runs", PLAIN, None, Target(p50=500), plain_peers, effort.seconds)
-    importing = importing_peers()[:-1]
+    importing = importing_peers()[1:-1]
     preloaded = await _rows(
         "fresh runs with pandas, preloaded", PANDAS, PRELOADING, Target(p50=150), importing, effort.seconds
     )
