@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from figures import Figure, Missing, Row
 from rich.console import Console
@@ -20,7 +21,7 @@ _LEAST_WIDTH = 180
 class Report:
     """All that one run found: the machine, the rows of each subject, and the subjects that failed, with the error."""
 
-    machine: Mapping[str, object]
+    machine: Mapping[str, Any]
     rows: Mapping[str, list[Row]]
     failures: Mapping[str, str]
 
@@ -54,12 +55,12 @@ def _markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _line(cells: object) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"  # type: ignore[attr-defined]
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _caption(machine: Mapping[str, object]) -> str:
-    named = " · ".join(f"{name} {version}" for name, version in dict(machine["versions"]).items())  # type: ignore[call-overload]
+def _caption(machine: Mapping[str, Any]) -> str:
+    named = " · ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
         f"{machine['date']}: {machine['processors']} × {machine['processor']}, {machine['memory_gib']} GiB, "
         f"Linux {machine['kernel']}, Python {machine['python']}, as {machine['user']}, "
