@@ -29,13 +29,13 @@ async def in_turns(contenders: Mapping[str, Contender], *, pause: float = 0.0) -
     """Return how many milliseconds each action took each time, by name.
 
     The samples are taken in rounds: each contender has a part of them, then the next. Without a `pause` (seconds) an
-    action follows its predecessor at once; the first few of each round warm up and do not count.
+    action follows its predecessor at once; before each round it is done a few times that do not count.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(_ROUNDS):
         for name, contender in contenders.items():
             share = contender.samples * (number + 1) // _ROUNDS - contender.samples * number // _ROUNDS
-            warm_up = min(_WARM_UP, share)
+            warm_up = min(_WARM_UP, share // 4)
             taken = [await _once(contender, pause) for _ in range(warm_up + share)]
             times[name] += taken[warm_up:]
     return times
