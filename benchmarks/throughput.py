@@ -73,8 +73,15 @@ async def _rows(
         mapped = await rate_of_map(box, task, seconds)
         beside = {peer_name: await rate_of(peer, task, seconds) for peer_name, peer in found.items()}
     return [
-        Row(f"sustained {name}, {AT_ONCE} at once", "runs/s", ours, target, beside, more_is_better=True),
-        Row(f"sustained {name}, by `Sandbox.map`, {AT_ONCE} at once", "runs/s", mapped, more_is_better=True),
+        Row(
+            f"sustained {name}, {AT_ONCE} at once, {seconds:.0f} s", "runs/s", ours, target, beside, more_is_better=True
+        ),
+        Row(
+            f"sustained {name}, by `Sandbox.map`, {AT_ONCE} at once, {seconds:.0f} s",
+            "runs/s",
+            mapped,
+            more_is_better=True,
+        ),
     ]
 
 
