@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -34,9 +35,17 @@ _MOST_SECONDS = 20 * 60
 
 
 def measure_subject(name: str, effort: Effort) -> list[Row]:
-    """Take one subject's figures."""
+    """Take one subject's figures, in a process of its own, which ends when its parent is killed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     subject = importlib.import_module(name)
     return asyncio.run(asyncio.wait_for(subject.measure(effort), _MOST_SECONDS))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def measure(names: list[str], effort: Effort) -> Report:
