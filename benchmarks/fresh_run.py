@@ -58,7 +58,7 @@ def samples_of(peer: Peer, task: Task, effort: Effort) -> int:
 def importing_peers() -> tuple[Peer, ...]:
     """Return who stands beside a run with preload: an import that nothing uses may be saved, so both are shown."""
     imports = "".join(f"import {name}; " for name in PRELOAD)
-    return Subprocess("python -c, pandas only"), Subprocess(ALL_IMPORTED, imports), EryxPool(), Monty()
+    return Subprocess("python -c, pandas only"), Subprocess(ALL_IMPORTED, imports), Eryx(), Monty()
 
 
 async def compare(
