@@ -109,7 +109,7 @@ class Eryx(BlockingPeer):
 
 
 class EryxPool(Eryx):
-    """The same with sandboxes that wait; each is fresh for its borrower. To make the pool it compiles CPython, which takes long."""
+    """The same with a pool, each sandbox fresh for its borrower. Making the pool compiles CPython, which takes long."""
 
     name = "pyeryx pool"
 
