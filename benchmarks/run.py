@@ -1,126 +1,102 @@
-"""`make bench`: the first figures, printed as a table and kept as JSON. Each is measured through the public API.
+"""`make bench`: measure, print a table, keep the figures as JSON and put them into `docs/performance.md`.
 
-Beside ours stands what one would use without us: `python -c` as a subprocess, on the same machine in the same run.
+python benchmarks/run.py                     all subjects
+python benchmarks/run.py fresh_run memory    some; the page is left alone, it shows whole runs only
+python benchmarks/run.py --quick             few samples, to see that the programs work; the page is left alone
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import subprocess
-import sys
-import time
-
-from measure import Figure, figure, keep, machine, time_each
-from rich.console import Console
-from rich.table import Table
-
-import actbox
-
-RUNS, COLD_STARTS, IMPORTS, CALLS = 200, 15, 15, 2000
-OUTPUT_MIB = 200
-
-_COLD_START = """
-import asyncio, time
-start = time.perf_counter()
-import actbox
-imported = time.perf_counter()
-async def main():
-    async with actbox.open_sandbox("linux") as box:
-        result = await box.run("print(1)")
-        assert result.stdout == "1\\n", result
-        print((time.perf_counter() - imported) * 1000)
-asyncio.run(main())
-"""
-
-_IMPORT = "import time; start = time.perf_counter(); import actbox; print((time.perf_counter() - start) * 1000)"
-
-_CALLS = f"""
-import time
-times = []
-for number in range({CALLS}):
-    start = time.perf_counter()
-    add(number, 1)
-    times.append((time.perf_counter() - start) * 1000)
-times
-"""
-
-_OUTPUT = f"""
+import importlib
+import json
+import multiprocessing
 import os
-piece = b"x" * 1023 + b"\\n"
-for _ in range({OUTPUT_MIB}):
-    os.write(1, piece * 1024)
-"""
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from effort import FULL, QUICK, Effort
+from figures import Row
+from machine import machine
+from peers import reason_of
+from report import PAGE, Report, show, write_page
+
+import actbox
+
+SUBJECTS = ("fresh_run", "empty_pool", "throughput", "tool_calls", "memory", "cold_start", "output", "many")
+"""Modules of this folder, each with `async def measure(effort) -> list[Row]`. What fills the machine is last."""
+
+RESULTS = Path(__file__).parent / "results"
+_MOST_SECONDS = 20 * 60
 
 
-@actbox.tool
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+def measure_subject(name: str, effort: Effort) -> list[Row]:
+    """Take one subject's figures, in a process of its own, which ends when its parent is killed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    subject = importlib.import_module(name)
+    return asyncio.run(asyncio.wait_for(subject.measure(effort), _MOST_SECONDS))
 
 
-def in_fresh_python(code: str, times: int) -> list[float]:
-    """Return what `times` fresh interpreters printed for the code."""
-    return [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(times)
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def measure(names: list[str], effort: Effort) -> Report:
+    """Take the figures of the subjects, each in a new process, so that none finds what another left behind."""
+    about, rows, failures = machine(), {}, {}
+    for name in names:
+        print(f"measuring {name} …", file=sys.stderr)
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            try:
+                rows[name] = process.submit(measure_subject, name, effort).result()
+            except Exception as error:
+                failures[name] = f"{type(error).__name__}: {reason_of(error)}"
+    return Report(about, rows, failures)
+
+
+def keep(report: Report, effort: Effort, name: str) -> Path:
+    """Write everything that was found to `results/NAME.json`."""
+    rows = [
+        {"subject": subject, **asdict(row), "ratios": {peer: row.ratio(peer) for peer in row.peers}}
+        for subject, found in report.rows.items()
+        for row in found
     ]
-
-
-async def measure() -> list[Figure]:
-    """Take every figure, one after the other."""
-    figures = [
-        figure("import actbox", "ms", in_fresh_python(_IMPORT, IMPORTS)),
-        figure("cold start: first sandbox and print(1)", "ms", in_fresh_python(_COLD_START, COLD_STARTS)),
-    ]
-    async with actbox.open_sandbox("linux") as box:
-        figures.append(figure("fresh run of print(1)", "ms", await time_each(RUNS, lambda: box.run("print(1)"))))
-        calls = await box.run(_CALLS, tools=[add])
-        figures.append(figure("tool call round trip, seen by the program", "ms", calls.value))
-    limits = actbox.Limits(output_bytes=2 * OUTPUT_MIB * 2**20)
-    async with actbox.open_sandbox("linux", policy=actbox.Policy(limits=limits)) as box:
-        rates = []
-        for _ in range(5):
-            start = time.perf_counter()
-            size = 0
-            async for event in box.stream(_OUTPUT):
-                if isinstance(event, actbox.Output):
-                    size += len(event.text)
-            assert size == OUTPUT_MIB * 2**20
-            rates.append(size / 1e6 / (time.perf_counter() - start))
-        figures.append(figure(f"{OUTPUT_MIB} MiB printed, streamed through events", "MB/s", rates))
-
-    async def subprocess_run() -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-c", "print(1)", stdout=asyncio.subprocess.PIPE
-        )
-        await process.communicate()
-
-    beside = await time_each(RUNS, subprocess_run)
-    figures.append(figure("beside: `python -I -c 'print(1)'` as a subprocess, no isolation", "ms", beside))
-    return figures
-
-
-def show(figures: list[Figure]) -> None:
-    """Print the table."""
-    about = machine()
-    table = Table(
-        title=f"{about['processors']} × {about['processor']}, Linux {about['kernel']}, Python {about['python']}"
-    )
-    for heading in ("figure", "median", "p99", "unit", "samples"):
-        table.add_column(heading, justify="left" if heading in ("figure", "unit") else "right")
-    for item in figures:
-        table.add_row(item.name, f"{item.median:.3g}", f"{item.p99:.3g}", item.unit, str(item.samples))
-    Console().print(table)
+    document = {"machine": report.machine, "effort": asdict(effort), "rows": rows, "failures": report.failures}
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return path
 
 
 def main() -> None:
-    """Measure, show and keep."""
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"one or more of {', '.join(SUBJECTS)}")
+    parser.add_argument("--quick", action="store_true", help="take few samples")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.subjects) - set(SUBJECTS):
+        parser.error(f"there is no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
     found = actbox.check("linux")
     if not found.works:
         sys.exit(f"The figures are of the linux engine, which does not work here: {found.reason}. {found.advice}")
-    figures = asyncio.run(measure())
-    show(figures)
-    print(f"kept in {keep('first', figures)}")
+    whole = not arguments.quick and not arguments.subjects
+    effort = QUICK if arguments.quick else FULL
+    # What users have, and what installing made: without it every new process would compile all of actbox again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    report = measure(arguments.subjects or list(SUBJECTS), effort)
+    show(report)
+    print(f"kept in {keep(report, effort, 'latest' if whole else 'partial')}")
+    if whole:
+        write_page(report)
+        print(f"the table is in {PAGE}")
+    sys.exit(1 if report.failures else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""A program from the start, in an open sandbox, until its result is there; peers beside it do the same program."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from effort import Effort
+from figures import Figure, Missing, Row, Target, figure
+from peers import Bubblewrap, Eryx, EryxPool, Monty, Peer, Subprocess, Task, ready
+from stopwatch import PAUSE_SECONDS, Action, Contender, in_turns
+
+import actbox
+
+PLAIN = Task("print(1+1)", "2\n")
+PANDAS = Task("import pandas as pd; print(pd.DataFrame({'a':[1]}).sum())", "a    1\ndtype: int64\n")
+PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
+PRELOADING = actbox.Policy(preload=PRELOAD)
+
+ALL_IMPORTED = "python -c, all three imported"
+
+_PLAIN_TARGET = Target(p50=0.6, p99=3, ratios={"bubblewrap": 20, "pyeryx": 1.5, "pydantic-monty": 0.1})
+_SYNC_TARGET = Target(ratios={"actbox, async": 1 / 1.1})
+_PANDAS_TARGET = Target(p50=3, ratios={ALL_IMPORTED: 150})
+
+
+def run_in(box: actbox.Sandbox, task: Task) -> Action:
+    """Return the task as an action of a sandbox."""
+
+    async def action() -> None:
+        task.check(answer(await box.run(task.code)))
+
+    return action
+
+
+def run_by(peer: Peer, task: Task) -> Action:
+    """Return the task as an action of a peer."""
+
+    async def action() -> None:
+        task.check(await peer.run(task.code))
+
+    return action
+
+
+def answer(result: actbox.ExecutionResult) -> str:
+    """Return what a program printed. Raises where it failed."""
+    if not result.success:
+        raise RuntimeError(f"a program failed: {result.error}")
+    return result.stdout
+
+
+def samples_of(peer: Peer, task: Task, effort: Effort) -> int:
+    """Return how often a peer is timed: less often what takes long."""
+    if not isinstance(peer, Subprocess):
+        return effort.fast
+    return effort.slow if task is PLAIN else effort.repeats
+
+
+def importing_peers() -> tuple[Peer, ...]:
+    """Return who stands beside a run with preload: an import that nothing uses may be saved, so both are shown."""
+    imports = "".join(f"import {name}; " for name in PRELOAD)
+    return Subprocess("python -c, pandas only"), Subprocess(ALL_IMPORTED, imports), Eryx(), Monty()
+
+
+async def compare(
+    measure: str, box: actbox.Sandbox, task: Task, target: Target, peers: dict[str, Peer | Missing], effort: Effort
+) -> list[Row]:
+    """Return two rows, with pauses (the pool is warm) and without."""
+    rows = []
+    for manner, pause, bounds in (
+        (f"paced, {PAUSE_SECONDS * 1000:.0f} ms between", PAUSE_SECONDS, target),
+        ("back to back", 0.0, Target()),
+    ):
+        contenders = {"ours": Contender(run_in(box, task), effort.fast)}
+        for name, peer in peers.items():
+            if isinstance(peer, Peer):
+                contenders[name] = Contender(run_by(peer, task), samples_of(peer, task, effort))
+        times = await in_turns(contenders, pause=pause)
+        rows.append(Row(f"{measure}, {manner}", "ms", figure(times["ours"]), bounds, _beside(peers, times)))
+    return rows
+
+
+def _beside(peers: dict[str, Peer | Missing], times: dict[str, list[float]]) -> dict[str, Figure | Missing]:
+    return {name: peer if isinstance(peer, Missing) else figure(times[name]) for name, peer in peers.items()}
+
+
+async def measure_sync(box: actbox.Sandbox, effort: Effort) -> Row:
+    """Compare the synchronous face with the asynchronous one."""
+    with actbox.sync.open_sandbox("linux") as plain_box:
+
+        async def call() -> None:
+            PLAIN.check(answer(plain_box.run(PLAIN.code)))
+
+        contenders = {"sync": Contender(call, effort.fast), "async": Contender(run_in(box, PLAIN), effort.fast)}
+        times = await in_turns(contenders, pause=PAUSE_SECONDS)
+    beside = {"actbox, async": figure(times["async"])}
+    name = f"fresh run of `{PLAIN.code}` by `actbox.sync`, paced, {PAUSE_SECONDS * 1000:.0f} ms between"
+    return Row(name, "ms", figure(times["sync"]), _SYNC_TARGET, beside)
+
+
+async def measure(effort: Effort) -> list[Row]:
+    """Measure without preload, through both faces, and with."""
+    async with AsyncExitStack() as stack:
+        box = await stack.enter_async_context(actbox.open_sandbox("linux"))
+        peers = await ready(stack, PLAIN, Bubblewrap(), Subprocess(), Eryx(), EryxPool(), Monty())
+        rows = await compare(f"fresh run of `{PLAIN.code}`", box, PLAIN, _PLAIN_TARGET, peers, effort)
+        rows.append(await measure_sync(box, effort))
+    async with AsyncExitStack() as stack:
+        box = await stack.enter_async_context(actbox.open_sandbox("linux", policy=PRELOADING))
+        peers = await ready(stack, PANDAS, *importing_peers())
+        rows += await compare("fresh run with pandas, preloaded", box, PANDAS, _PANDAS_TARGET, peers, effort)
+    return rows

@@ -1,0 +1,33 @@
+"""What one must know of a machine to compare its figures with others."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+from peers import versions
+
+import actbox
+
+
+def machine() -> dict[str, object]:
+    """Return the machine, what runs on it, and how busy it was (processes that ran, over the last minute)."""
+    return {
+        "processor": _field("/proc/cpuinfo", "model name"),
+        "processors": os.cpu_count(),
+        "memory_gib": round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / 2**20, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "actbox": actbox.__version__,
+        "versions": versions(),
+        "user": "root" if os.geteuid() == 0 else "an ordinary user",
+        "load": round(os.getloadavg()[0], 2),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+
+
+def _field(path: str, name: str) -> str:
+    lines = (line for line in Path(path).read_text().splitlines() if line.startswith(name))
+    return next(lines, f"{name}: unknown").partition(":")[2].strip()
