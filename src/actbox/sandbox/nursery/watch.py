@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
+# A tree that does nothing is looked at less and less often, down to this: hundreds may wait at once. More often where
+# nobody else would stop it from taking memory all of a sudden.
+_IDLE_SECONDS, _IDLE_SECONDS_WITH_MEMORY = 0.4, 0.1
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -62,6 +65,8 @@ class Watcher:
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
+        self._used_seconds = 0.0
+        self._idle_looks = 0
         self.in_memory = list(_IN_MEMORY)
         """Where file systems lie whose files count as memory."""
 
@@ -70,22 +75,28 @@ class Watcher:
         self._limits = limits
         self._told_crowded = False
 
-    def look(self) -> str | None:
-        """Return the limit that is passed now, if any."""
+    def look(self, tell_crowded: Callable[[], None]) -> str | None:
+        """Return the limit that is passed now, if any; say, once in a run, if there are as many processes as may be."""
         processes = self._processes()
+        if not self._told_crowded:
+            threads = sum(process.threads for process in processes)
+            self._told_crowded = threads >= self._limits.get("processes", float("inf"))
+            if self._told_crowded:
+                tell_crowded()
         if self._was_killed_for_memory() or self._uses_too_much_memory(processes):
             return "memory_mib"
-        if self._seconds(processes) > self._limits.get("cpu_seconds", float("inf")):
+        used = self._seconds(processes)
+        self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
+        self._used_seconds = used
+        if used > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
         return None
 
-    def became_crowded(self) -> bool:
-        """Return, once in a run, whether there are as many processes and threads as may be."""
-        if self._told_crowded:
-            return False
-        threads = sum(process.threads for process in self._processes())
-        self._told_crowded = threads >= self._limits.get("processes", float("inf"))
-        return self._told_crowded
+    def pause(self) -> float:
+        """Return how many seconds there may be until the next look."""
+        longest = _IDLE_SECONDS_WITH_MEMORY if "memory_mib" in self._limits else _IDLE_SECONDS
+        doubled = 1 << min(self._idle_looks, 10)
+        return min(LOOK_EVERY_SECONDS * doubled, longest)
 
     def pids(self) -> list[int]:
         """Return the id of every process but pid 1."""
@@ -111,7 +122,9 @@ class Watcher:
         return any(words[0] == b"oom_kill" and int(words[1]) > 0 for words in counted)
 
     def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
-        most = self._limits.get("memory_mib", float("inf")) * 2**20
+        if "memory_mib" not in self._limits:  # a cgroup sees to it
+            return False
+        most = self._limits["memory_mib"] * 2**20
         files = 0
         for path in self.in_memory:
             system = os.statvfs(path)
@@ -227,7 +240,7 @@ def watch(
     taken, limit, next_look = False, "", 0.0
     while True:
         _reap(guests, limit)
-        for ready, _ in poll.poll(LOOK_EVERY_SECONDS * 1000 if taken else None):
+        for ready, _ in poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None):
             if ready == wake_read:
                 os.read(wake_read, 4096)
                 continue
@@ -242,13 +255,11 @@ def watch(
             else:
                 guests.answer(op, *request)
         if taken and time.monotonic() >= next_look:
-            next_look = time.monotonic() + LOOK_EVERY_SECONDS
             if not limit:
-                limit = watcher.look() or ""
+                limit = watcher.look(lambda: control.say({"limit": "processes"})) or ""
                 if limit:
                     os.kill(-1, signal.SIGKILL)
-            if watcher.became_crowded():
-                control.say({"limit": "processes"})
+            next_look = time.monotonic() + watcher.pause()
 
 
 def _reap(guests: OneGuest | Family, limit: str) -> None:
