@@ -12,6 +12,7 @@ import pytest
 
 from actbox import Completed, ErrorKind, Event, ExecutionResult, Output, Sandbox
 from tests.conftest import OpenBox
+from tests.contract.left_behind import nothing_left_behind
 
 SECONDS = 0.65
 """Longer than anything that the host does on its own at the end of a run."""
@@ -96,19 +97,15 @@ async def test_what_was_printed_while_nobody_read_is_all_there(box: Sandbox) -> 
 
 async def test_a_stream_that_is_dropped_without_closing_ends_its_program(box: Sandbox) -> None:
     await box.run("1")
-    before = len(os.listdir("/proc/self/fd"))
 
     async def first_event_only() -> None:
         async for event in box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)"):
             assert isinstance(event, Output)
             return
 
-    await first_event_only()
-    gc.collect()
-    deadline = asyncio.get_running_loop().time() + 3
-    while len(os.listdir("/proc/self/fd")) > before:
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.02)
+    async with nothing_left_behind():
+        await first_event_only()
+        gc.collect()
 
 
 async def test_a_stream_that_nobody_reads_runs_nothing(box: Sandbox) -> None:
