@@ -18,6 +18,10 @@ BOOT = (
 )
 
 
-def boot_command(python: str, folder: str, module: str, descriptor: int) -> List[str]:
-    """Return the command that runs `main(descriptor)` of a module below `folder`, free of the caller's settings."""
-    return [python, "-I", "-B", "-X", "utf8", "-c", BOOT, folder, module, str(descriptor)]
+def boot_command(python: str, folder: str, module: str, descriptor: int, keep_bytecode: bool = False) -> List[str]:
+    """Return the command that runs `main(descriptor)` of a module below `folder`, free of the caller's settings.
+
+    `keep_bytecode` lets it write down what it has compiled, as Python usually does.
+    """
+    settings = ["-I", "-X", "utf8"] if keep_bytecode else ["-I", "-B", "-X", "utf8"]
+    return [python, *settings, "-c", BOOT, folder, module, str(descriptor)]

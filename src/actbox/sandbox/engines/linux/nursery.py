@@ -139,7 +139,9 @@ class Nursery:
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = boot_command(sys.executable, _SANDBOX_FOLDER, "nursery.server", theirs.fileno())
+            command = boot_command(
+                sys.executable, _SANDBOX_FOLDER, "nursery.server", theirs.fileno(), keep_bytecode=True
+            )
             try:
                 self._process = subprocess.Popen(
                     command,
