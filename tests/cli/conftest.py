@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actbox import ENGINES
 from tests.conftest import engine_check
 
 Completed = subprocess.CompletedProcess[bytes]
@@ -32,6 +33,13 @@ def on_engine(engine: str) -> tuple[str, ...]:
     traits = engine_check(engine).traits
     assert traits is not None
     return ("--sandbox", engine, *(() if traits.isolated else ("--allow-unisolated",)))
+
+
+@pytest.fixture
+def on_one_engine() -> tuple[str, ...]:
+    """The options that choose an engine that works here, for what is the same on all of them."""
+    isolating = [name for name in ENGINES if (found := engine_check(name)).works and found.traits.isolated]
+    return ("--sandbox", isolating[0]) if isolating else ("--sandbox", "process", "--allow-unisolated")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
@@ -60,28 +61,30 @@ def test_every_line_becomes_a_result_with_its_id(actbox, on_engine, tmp_path, ou
     assert last.startswith("3 programs in ") and "2 succeeded, 1 failed" in last and str(out) in last
 
 
-def test_in_order_the_results_are_the_order_of_the_programs(actbox, on_engine, tmp_path, out):
+def test_in_order_the_results_are_the_order_of_the_programs(actbox, on_one_engine, tmp_path, out):
     lines = [{"id": n, "code": f"import time\ntime.sleep({0.5 if n == 0 else 0})"} for n in range(8)]
-    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--ordered", *on_engine)
+    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), "--ordered", *on_one_engine)
     assert done.returncode == 0
     assert [result["id"] for result in results_in(out)] == list(range(8))
 
 
-def test_as_they_come_a_slow_program_does_not_hold_up_the_next(actbox, on_engine, tmp_path, out):
+def test_as_they_come_a_slow_program_does_not_hold_up_the_next(actbox, on_one_engine, tmp_path, out):
     lines = [{"id": n, "code": f"import time\ntime.sleep({3 if n == 0 else 0})"} for n in range(4)]
-    options = ["--concurrency", "2", "--unordered", *on_engine]
+    options = ["--concurrency", "2", "--unordered", *on_one_engine]
     assert actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), *options).returncode == 0
     assert [result["id"] for result in results_in(out)][-1] == 0
 
 
-def test_a_dash_reads_standard_input(actbox, on_engine, out):
-    done = actbox("map", "-", "--out", str(out), *on_engine, input=b'{"id": 1, "code": "5"}\n\n{"id": 2, "code": "6"}')
+def test_a_dash_reads_standard_input(actbox, on_one_engine, out):
+    done = actbox(
+        "map", "-", "--out", str(out), *on_one_engine, input=b'{"id": 1, "code": "5"}\n\n{"id": 2, "code": "6"}'
+    )
     assert done.returncode == 0
     assert {result["id"]: result["value"] for result in results_in(out)} == {1: 5, 2: 6}
 
 
-def test_results_come_while_standard_input_waits(on_engine, out):
-    with start("-", "--out", str(out), *on_engine, stdin=-1) as running:
+def test_results_come_while_standard_input_waits(on_one_engine, out):
+    with start("-", "--out", str(out), *on_one_engine, stdin=-1) as running:
         running.stdin.write(b'{"id": 1, "code": "5"}\n')
         running.stdin.flush()
         wait_for_lines(out, 1)
@@ -89,8 +92,8 @@ def test_results_come_while_standard_input_waits(on_engine, out):
         assert running.wait(timeout=20) == 0
 
 
-def test_no_programs_are_no_error(actbox, on_engine, tmp_path, out):
-    done = actbox("map", write_lines(tmp_path / "in"), "--out", str(out), *on_engine)
+def test_no_programs_are_no_error(actbox, on_one_engine, tmp_path, out):
+    done = actbox("map", write_lines(tmp_path / "in"), "--out", str(out), *on_one_engine)
     assert (done.returncode, out.read_bytes()) == (0, b"")
 
 
@@ -123,33 +126,38 @@ BAD_LINES = {
 }
 
 
-def test_lines_that_make_no_sense_fail_in_their_place_and_stop_nothing(actbox, on_engine, tmp_path, out):
-    for name, (line, identity, named) in BAD_LINES.items():
-        file = write_lines(tmp_path / "in.jsonl", {"id": 1, "code": "1"}, line, {"id": 3, "code": "3"})
-        done = actbox("map", file, "--out", str(out), *on_engine)
-        assert done.returncode == 1, name
-        assert b"1 could not be run as given" in done.stderr
-        results = {result["id"]: result for result in results_in(out)}
-        assert set(results) == {1, identity, 3}, name
-        assert results[1]["value"] == 1 and results[3]["value"] == 3
-        assert results[identity]["error"]["kind"] == "UNSUPPORTED" and results[identity]["exit_code"] == 125
-        assert "line 2" in results[identity]["error"]["message"] and named in results[identity]["error"]["message"]
-        out.unlink()
+def test_lines_that_make_no_sense_fail_in_their_place_and_stop_nothing(actbox, on_one_engine, tmp_path, out):
+    lines, expected = [{"id": 0, "code": "0"}], {}
+    for number, (line, identity, named) in zip(itertools.count(2, 2), BAD_LINES.values()):
+        own = f"line {number}" if identity == "line 2" else f"x{number}"
+        expected[own] = (f"line {number}", named)
+        lines += [line.replace(b'"x"', f'"x{number}"'.encode()), {"id": number, "code": f"{number}"}]
+    done = actbox("map", write_lines(tmp_path / "in.jsonl", *lines), "--out", str(out), *on_one_engine)
+    assert done.returncode == 1
+    assert f"{len(BAD_LINES)} could not be run as given".encode() in done.stderr
+    results = {result["id"]: result for result in results_in(out)}
+    assert len(results) == len(lines)
+    for identity, result in results.items():
+        if identity in expected:
+            assert (result["error"]["kind"], result["exit_code"]) == ("UNSUPPORTED", 125)
+            assert all(word in result["error"]["message"] for word in expected[identity]), (identity, result)
+        else:
+            assert result["value"] == identity
 
 
-def test_two_lines_of_one_id_are_an_error_of_use_that_names_them(actbox, on_engine, tmp_path, out):
+def test_two_lines_of_one_id_are_an_error_of_use_that_names_them(actbox, on_one_engine, tmp_path, out):
     file = write_lines(
         tmp_path / "in", {"id": "a", "code": "1"}, b"", {"id": "b", "code": "2"}, {"id": "a", "code": "3"}
     )
-    done = actbox("map", file, "--out", str(out), *on_engine)
+    done = actbox("map", file, "--out", str(out), *on_one_engine)
     assert done.returncode == 2
     assert b'lines 1 and 4 have the same id, "a"' in done.stderr
     assert {result["id"]: result["value"] for result in results_in(out)} == {"a": 1, "b": 2}
 
 
-def test_a_number_and_the_same_digits_as_text_are_two_ids(actbox, on_engine, tmp_path, out):
+def test_a_number_and_the_same_digits_as_text_are_two_ids(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": "1", "code": "2"})
-    assert actbox("map", file, "--out", str(out), *on_engine).returncode == 0
+    assert actbox("map", file, "--out", str(out), *on_one_engine).returncode == 0
     assert [type(result["id"]) for result in sorted(results_in(out), key=lambda found: found["value"])] == [int, str]
 
 
@@ -187,18 +195,18 @@ def whole_line(identity) -> dict:
     return {"id": identity, "exit_code": 0}
 
 
-def test_results_are_never_overwritten(actbox, on_engine, tmp_path, out):
+def test_results_are_never_overwritten(actbox, on_one_engine, tmp_path, out):
     out.write_text("mine\n")
-    done = actbox("map", write_lines(tmp_path / "in", {"code": "1"}), "--out", str(out), *on_engine)
+    done = actbox("map", write_lines(tmp_path / "in", {"code": "1"}), "--out", str(out), *on_one_engine)
     assert done.returncode == 2
     assert b"already" in done.stderr and b"--resume" in done.stderr
     assert out.read_text() == "mine\n"
 
 
-def test_resume_runs_what_is_not_there_yet(actbox, on_engine, tmp_path, out):
+def test_resume_runs_what_is_not_there_yet(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", *({"id": name, "code": "1"} for name in ("a", "b", "c")))
     write_lines(out, whole_line("b"))
-    done = actbox("map", file, "--out", str(out), "--resume", *on_engine)
+    done = actbox("map", file, "--out", str(out), "--resume", *on_one_engine)
     assert done.returncode == 0
     assert b"2 programs in" in done.stderr and b"1 were done before" in done.stderr
     results = results_in(out)
@@ -206,46 +214,46 @@ def test_resume_runs_what_is_not_there_yet(actbox, on_engine, tmp_path, out):
     assert sorted(result["id"] for result in results) == ["a", "b", "c"]
 
 
-def test_resume_of_nothing_is_a_beginning(actbox, on_engine, tmp_path, out):
+def test_resume_of_nothing_is_a_beginning(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"})
-    assert actbox("map", file, "--out", str(out), "--resume", *on_engine).returncode == 0
+    assert actbox("map", file, "--out", str(out), "--resume", *on_one_engine).returncode == 0
     assert len(results_in(out)) == 1
-    assert actbox("map", file, "--out", str(out), "--resume", *on_engine).returncode == 0
+    assert actbox("map", file, "--out", str(out), "--resume", *on_one_engine).returncode == 0
     assert len(results_in(out)) == 1
 
 
 @pytest.mark.parametrize("torn", [b'{"id": 2, "exit_co', b"\0\0\0", b'{"id": 2'])
-def test_a_torn_last_line_is_cut_off_and_its_program_runs_again(actbox, on_engine, tmp_path, out, torn):
+def test_a_torn_last_line_is_cut_off_and_its_program_runs_again(actbox, on_one_engine, tmp_path, out, torn):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": 2, "code": "2"})
     write_lines(out, whole_line(1))
     out.write_bytes(out.read_bytes() + torn)
-    done = actbox("map", file, "--out", str(out), "--resume", *on_engine)
+    done = actbox("map", file, "--out", str(out), "--resume", *on_one_engine)
     assert done.returncode == 0
     assert b"warning: the last line of" in done.stderr and b"torn" in done.stderr
     assert [result["id"] for result in results_in(out)] == [1, 2]
 
 
-def test_a_last_line_that_lacks_only_its_newline_is_kept(actbox, on_engine, tmp_path, out):
+def test_a_last_line_that_lacks_only_its_newline_is_kept(actbox, on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": 2, "code": "2"})
     out.write_text(json.dumps(whole_line(1)))
-    done = actbox("map", file, "--out", str(out), "--resume", *on_engine)
+    done = actbox("map", file, "--out", str(out), "--resume", *on_one_engine)
     assert done.returncode == 0 and b"torn" not in done.stderr
     assert results_in(out)[0] == whole_line(1) and len(results_in(out)) == 2
 
 
 @pytest.mark.parametrize("damage", [b"nonsense", b"[1]", b'{"id": 1}', b'{"id": null, "exit_code": 0}'])
-def test_a_damaged_line_before_the_end_is_named_and_nothing_is_changed(actbox, on_engine, tmp_path, out, damage):
+def test_a_damaged_line_before_the_end_is_named_and_nothing_is_changed(actbox, on_one_engine, tmp_path, out, damage):
     write_lines(out, whole_line("a"), damage, whole_line("b"))
     before = out.read_bytes()
-    done = actbox("map", write_lines(tmp_path / "in", {"code": "1"}), "--out", str(out), "--resume", *on_engine)
+    done = actbox("map", write_lines(tmp_path / "in", {"code": "1"}), "--out", str(out), "--resume", *on_one_engine)
     assert done.returncode == 2
     assert b"line 2, is damaged" in done.stderr
     assert out.read_bytes() == before
 
 
-def test_a_full_disk_is_said_and_ends_the_command(actbox, on_engine, tmp_path):
+def test_a_full_disk_is_said_and_ends_the_command(actbox, on_one_engine, tmp_path):
     file = write_lines(tmp_path / "in", *({"id": n, "code": "1"} for n in range(5)))
-    done = actbox("map", file, "--out", "/dev/full", *on_engine)
+    done = actbox("map", file, "--out", "/dev/full", *on_one_engine)
     assert done.returncode == 125
     said = done.stderr.decode()
     assert "cannot write to /dev/full: No space left on device" in said
@@ -272,12 +280,12 @@ def test_what_a_full_disk_cut_is_taken_back(out, monkeypatch):
     assert [result["id"] for result in results_in(out)] == [1, 3]
 
 
-def test_two_commands_do_not_write_to_one_file(actbox, on_engine, out):
-    with start("-", "--out", str(out), *on_engine, stdin=-1) as running:
+def test_two_commands_do_not_write_to_one_file(actbox, on_one_engine, out):
+    with start("-", "--out", str(out), *on_one_engine, stdin=-1) as running:
         running.stdin.write(b'{"id": 1, "code": "5"}\n')
         running.stdin.flush()
         wait_for_lines(out, 1)
-        done = actbox("map", "-", "--out", str(out), "--resume", *on_engine)
+        done = actbox("map", "-", "--out", str(out), "--resume", *on_one_engine)
         assert done.returncode == 2 and b"another actbox" in done.stderr
         running.stdin.close()
         assert running.wait(timeout=20) == 0
@@ -326,12 +334,12 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     assert sorted(result["id"] for result in results_in(out)) == list(range(60))
 
 
-def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_engine, tmp_path, out):
+def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, tmp_path, out):
     lines = [{"id": 0, "code": "import time\ntime.sleep(60)"}, *({"id": n, "code": "1"} for n in range(1, 200))]
     file = write_lines(tmp_path / "in", *lines)
     done: list[int] = []
     for seconds in (2, 8, 30):  # the first holds up all others, so only time can pass; how much depends on the machine
-        with start(file, "--out", str(out), "--resume", "--ordered", "--concurrency", "2", *on_engine) as running:
+        with start(file, "--out", str(out), "--resume", "--ordered", "--concurrency", "2", *on_one_engine) as running:
             time.sleep(seconds)
             assert out.read_bytes() == b""
             running.send_signal(signal.SIGINT)
@@ -356,12 +364,12 @@ def test_a_killed_command_is_resumed_without_loss_or_double(actbox, on_engine, t
 # On a terminal
 
 
-def test_a_terminal_shows_how_far_it_is(on_engine, tmp_path, out):
+def test_a_terminal_shows_how_far_it_is(on_one_engine, tmp_path, out):
     file = write_lines(tmp_path / "in", *({"id": n, "code": "1 / 0" if n < 2 else "1"} for n in range(10)))
     write_lines(out, whole_line(9))
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    running = start(file, "--out", str(out), "--resume", *on_engine, stderr=theirs, env=environment)
+    running = start(file, "--out", str(out), "--resume", *on_one_engine, stderr=theirs, env=environment)
     os.close(theirs)
     shown = b""
     while True:
