@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from actbox.core.errors import ToolError
@@ -66,7 +67,10 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = asyncio.create_task(self._answer(call))
+        task = _begin(self._answer(call))
+        if task.done():
+            self._look_at(task)
+            return
         self._tasks.add(task)
         self._pending_bytes += size
         task.add_done_callback(functools.partial(self._forget, size))
@@ -113,9 +117,12 @@ class ToolCalls:
     def _forget(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._pending_bytes -= size
+        self._look_at(task)
+        self._limit_flow()
+
+    def _look_at(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._on_failure(failure)
-        self._limit_flow()
 
     def _limit_flow(self) -> None:
         if self._link is None or self._over:  # a session's next run may have the link already
@@ -125,3 +132,16 @@ class ToolCalls:
             self._link.pause()
         else:
             self._link.resume()
+
+
+if sys.version_info >= (3, 12):
+
+    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a task here and now: one that need not wait has then cost no turn of the event loop."""
+        return asyncio.Task(answering, loop=asyncio.get_running_loop(), eager_start=True)
+
+else:
+
+    def _begin(answering: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a task with the next turn of the event loop."""
+        return asyncio.create_task(answering)
