@@ -59,7 +59,7 @@ class ToolCalls:
         link.on_drained = self._limit_flow
 
     def start(self, call: Call, size: int) -> None:
-        """Begin to answer a call whose message had `size` bytes. Raises `ProtocolError` for an id that is in use."""
+        """Begin to answer a call whose message had `size` bytes. Raises `ProtocolError` for an id that was used."""
         if call.id in self._ids:
             raise wire.ProtocolError("two tool calls with one id")
         if self.count >= self._most:
@@ -110,7 +110,6 @@ class ToolCalls:
             most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
             frame = wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
         self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
-        self._ids.discard(call.id)
         if self._link is not None:
             self._link.send(frame)
 
