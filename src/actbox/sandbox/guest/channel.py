@@ -6,6 +6,7 @@ reader unless another is; an event loop reads when the descriptor is ready and n
 
 from __future__ import annotations
 
+import array
 import contextlib
 import os
 import select
@@ -285,10 +286,13 @@ class HostChannel:
     def _read(self) -> bytes:
         if self._answering:
             return self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
-        # Between two programs descriptors may come along.
-        data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, _MOST_DESCRIPTORS, socket.MSG_DONTWAIT)
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
+        # Between two programs descriptors may come along. (`socket.recv_fds` takes flags, and may forget them.)
+        descriptors = array.array("i")
+        room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, room, flags)
+        for _, _, content in ancillary:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
         self._descriptors += descriptors
         return data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
 from types import FrameType
 
 from .fork import CannotFork
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import asyncio
     from typing import Any, Coroutine, Optional
 
+_MAY_LOSE_ONE = sys.version_info < (3, 12)
+_AGAIN_SECONDS = 0.15
 _OF_A_SELECTOR_LOOP = ("_selector", "_close_self_pipe", "_make_self_pipe")
 
 
@@ -45,10 +48,10 @@ class SessionLoop:
             raise
         except (KeyboardInterrupt, SystemExit):
             # It may have been raised in another task; the program, too, is over then.
-            if not task.done():
+            while not task.done():
                 task.cancel()
-                loop.run_until_complete(asyncio.wait([task]))
-                task.cancelled() or task.exception()
+                loop.run_until_complete(asyncio.wait([task], timeout=_AGAIN_SECONDS if _MAY_LOSE_ONE else None))
+            task.cancelled() or task.exception()
             raise
         finally:
             self._program = None
@@ -70,10 +73,16 @@ class SessionLoop:
         if loop is self._loop and self._program is not None and not self._program.done():
             self._cancelled = True
             self._program.cancel()
-            loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+            loop.call_soon_threadsafe(self._insist, loop, self._program)  # and wakes the loop
         else:
             loop.call_soon_threadsafe(_raise_interrupt)
         return True
+
+    def _insist(self, loop: asyncio.AbstractEventLoop, program: asyncio.Task[None]) -> None:
+        """Cancel a program again until it ends: before CPython 3.12 `asyncio.wait_for` may lose a cancellation."""
+        if _MAY_LOSE_ONE and not program.done():
+            program.cancel()
+            loop.call_later(_AGAIN_SECONDS, self._insist, loop, program)
 
     def check_copyable(self) -> None:
         """Raise `CannotFork` if the loop is of a kind that `become_copy` does not know."""

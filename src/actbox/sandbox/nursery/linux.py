@@ -315,10 +315,8 @@ def effective_capabilities() -> int:
 
 def set_name(name: str) -> None:
     """Set what process lists call this process: at most 15 bytes."""
-    _check(
-        _libc.prctl(PR_SET_NAME, ctypes.cast(ctypes.c_char_p(name.encode()), ctypes.c_void_p).value or 0, 0, 0, 0),
-        "prctl",
-    )
+    text = ctypes.create_string_buffer(name.encode())  # kept until the call is over
+    prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
 def set_dumpable(dumpable: bool) -> None:
