@@ -145,14 +145,19 @@ def test_lines_that_make_no_sense_fail_in_their_place_and_stop_nothing(actbox, o
             assert result["value"] == identity
 
 
-def test_two_lines_of_one_id_are_an_error_of_use_that_names_them(actbox, on_one_engine, tmp_path, out):
-    file = write_lines(
-        tmp_path / "in", {"id": "a", "code": "1"}, b"", {"id": "b", "code": "2"}, {"id": "a", "code": "3"}
-    )
-    done = actbox("map", file, "--out", str(out), *on_one_engine)
-    assert done.returncode == 2
-    assert b'lines 1 and 4 have the same id, "a"' in done.stderr
-    assert {result["id"]: result["value"] for result in results_in(out)} == {"a": 1, "b": 2}
+def test_of_two_lines_with_one_id_the_second_fails_in_its_place_and_the_rest_runs(actbox, on_one_engine, tmp_path, out):
+    lines = [
+        {"id": "a", "code": "1"},
+        b"",
+        {"id": "b", "code": "2"},
+        {"id": "a", "code": "3"},
+        {"id": "c", "code": "4"},
+    ]
+    done = actbox("map", write_lines(tmp_path / "in", *lines), "--out", str(out), *on_one_engine)
+    assert done.returncode == 1
+    results = {result["id"]: result for result in results_in(out)}
+    assert {name: result["value"] for name, result in results.items()} == {"a": 1, "b": 2, "line 4": None, "c": 4}
+    assert 'line 1 has the same id, "a"' in results["line 4"]["error"]["message"]
 
 
 def test_a_number_and_the_same_digits_as_text_are_two_ids(actbox, on_one_engine, tmp_path, out):

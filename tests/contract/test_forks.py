@@ -496,3 +496,153 @@ def test_the_plain_face_forks(engine: str) -> None:
                 kept = branches.keep(1)
             assert [branch.alive for branch in branches] == [False, True, False]
             assert kept.run("x").value == 1
+
+
+# Faults, on either side
+
+
+@pytest.mark.parametrize("end", ["close the origin", "close a copy", "stop the sandbox", "kill the guest"])
+async def test_a_fork_that_is_overtaken_by_an_end_is_told_so(open_box: OpenBox, end: str) -> None:
+    for delay in range(12):
+        box = await open_box()
+        if not box.traits.fork:
+            pytest.skip("no forks")
+        origin = box.session(forkable=True)
+        await origin.run("import os, signal, subprocess")
+        session = await origin.fork() if end == "close a copy" else origin
+        if end == "kill the guest":
+            kill = f"sleep {delay / 1000}; kill -9 "
+            await session.run(f"subprocess.Popen(['sh', '-c', {kill!r} + str(os.getpid())])")
+        fork = asyncio.create_task(session.fork())
+        await asyncio.sleep(delay / 1000)
+        if end == "stop the sandbox":
+            await asyncio.wait_for(box.stop(), 20)
+        elif end != "kill the guest":
+            await asyncio.wait_for(session.close(), 20)
+        try:
+            copy = await asyncio.wait_for(fork, 20)
+        except (CannotFork, SandboxStopped, actbox.SandboxUnavailable):
+            pass
+        else:
+            await asyncio.wait_for(copy.close(), 20)
+        await asyncio.wait_for(box.stop(), 20)
+
+
+async def test_a_fork_that_is_cancelled_again_and_again_leaves_the_session_as_it_was(origin: Session) -> None:
+    await origin.run("x = 1")
+    await (await origin.fork()).close()
+    async with nothing_left_behind():
+        for turns in range(12):
+            fork = asyncio.create_task(origin.fork())
+            for _ in range(3):
+                await asyncio.sleep(turns / 1000)
+                fork.cancel()
+            try:
+                await (await fork).close()
+            except asyncio.CancelledError:
+                pass  # as it is meant to be, unless the fork was faster
+            assert (await origin.run("x")).value == 1
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        "import os\nos.mkdir('/tmp/x')\nos.chroot('/tmp/x')",
+        "import os\nos.mkdir('/tmp/x')\nos.chroot('/tmp/x')\nif os.fork(): os.wait()",
+    ],
+)
+async def test_a_copy_that_goes_to_a_root_of_its_own_ends_all_the_same(origin: Session, prepare: str) -> None:
+    copy = await origin.fork()
+    await copy.run(prepare, timeout=1)
+    stuck = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    result = await asyncio.wait_for(copy.run(stuck, timeout=0.3), 20)
+    assert not result.success
+    await asyncio.wait_for(copy.close(), 20)
+    assert (await origin.run("1")).value == 1
+
+
+async def test_a_copy_that_says_it_is_another_is_refused(origin: Session) -> None:
+    orphan = (
+        "import os, time\nread, write = os.pipe()\nif os.fork() == 0:\n"
+        "    if os.fork() == 0:\n        time.sleep(60)\n"
+        "    os._exit(0)\nos.wait()\n"
+        "own = os.getpid()\nids = [int(name) for name in os.listdir('/proc') if name.isdigit()]\n"
+        "real = os.getpid\nos.getpid = lambda: own if real() == own else max(ids)"
+    )
+    await origin.run(orphan)
+    with pytest.raises(actbox.SandboxUnavailable):
+        await asyncio.wait_for(origin.fork(), 20)
+    assert (await origin.run("1")).value == 1
+
+
+async def test_a_copy_that_does_not_get_ready_is_ended(open_forkable: OpenSession) -> None:
+    origin = await open_forkable(wall_seconds=1)
+    # The second process that is forked is the copy.
+    hang = "while os.getppid() == 1 or os.getppid() != first: pass"
+    await origin.run(
+        f"import os\nfirst = os.getpid()\ndef hook():\n    {hang}\nos.register_at_fork(after_in_child=hook)"
+    )
+    for _ in range(2):
+        with pytest.raises((actbox.SandboxUnavailable, CannotFork)):
+            await asyncio.wait_for(origin.fork(), 20)
+    busy = "[name for name in os.listdir('/proc') if name.isdigit() and int(name) > first]"
+    for _ in range(100):
+        if (left := (await origin.run(busy)).value) == []:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(left)
+
+
+async def test_files_that_cannot_be_copied_leave_nothing_of_the_copy(open_forkable: OpenSession) -> None:
+    origin = await open_forkable(memory_mib=300)
+    await origin.run(
+        "import os\nopen('/workspace/big', 'wb').write(b'x' * (30 * 2**20))\nos.chdir('/tmp')\n"
+        "for _ in range(150):\n    os.mkdir('d')\n    os.chdir('d')\nos.chdir('/')"
+    )
+    for _ in range(15):
+        with pytest.raises(actbox.SandboxUnavailable, match="deeper"):
+            await origin.fork()
+    assert (await origin.run("1")).value == 1
+
+
+async def test_a_file_without_a_name_is_each_ones_own(origin: Session) -> None:
+    await origin.run("import tempfile\nt = tempfile.TemporaryFile('w+')\nt.write('origin')")
+    copy = await origin.fork()
+    assert (await copy.run("t.write(' and more')\nt.seek(0)\nt.read()")).value == "origin and more"
+    assert (await origin.run("t.seek(0)\nt.read()")).value == "origin"
+
+
+async def test_a_program_that_has_broken_forking_is_told_so_and_lives_on(origin: Session) -> None:
+    for what in ("os.fork = lambda: 1 / 0", "os.pipe = None"):
+        await origin.run(f"import os\nkept = os.fork, os.pipe\n{what}")
+        with pytest.raises(CannotFork):
+            await origin.fork()
+        assert (await origin.run("os.fork, os.pipe = kept\n1")).value == 1
+    assert (await (await origin.fork()).run("1")).value == 1
+
+
+def test_another_event_loop_is_told_so(engine: str) -> None:
+    box = actbox.open_sandbox(engine, allow_unisolated=True)
+
+    async def begin() -> Session:
+        await box.start()
+        session = box.session()
+        await session.start()
+        return session
+
+    async def go_on(session: Session) -> None:
+        with pytest.raises(InvalidValue, match="event loop"):
+            await session.run("1")
+
+    async def end(session: Session) -> None:
+        await session.close()
+        await box.stop()
+
+    if not (found := actbox.check(engine).traits) or not found.sessions:
+        pytest.skip("no sessions")
+    with asyncio.Runner() as runner:
+        session = runner.run(begin())
+        other = asyncio.new_event_loop()
+        other.run_until_complete(go_on(session))
+        other.close()
+        runner.run(end(session))

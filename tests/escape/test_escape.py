@@ -150,18 +150,46 @@ os.chroot(".")
 """
 
 
-async def test_a_copy_that_leaves_its_root_finds_the_sandboxs_own(forkable: Session, host: dict[str, Any]) -> None:
+async def test_a_copy_that_leaves_its_root_gets_no_further_than_to_its_own_tree(
+    forkable: Session, host: dict[str, Any]
+) -> None:
     await forkable.run("open('/workspace/mark', 'w').write('the origin')")
     copy = await forkable.fork()
     await copy.run("open('/workspace/mark', 'w').write('the copy')")
-    left = await copy.run(LEAVE + "[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/run')]")
-    assert left.value == [(await forkable.run("import os\nsorted(os.listdir('/'))")).value, "the origin", ["1"]]
+    stopped = await copy.run(LEAVE)
+    assert stopped.error is not None and stopped.error.type == "PermissionError", stopped
+    await copy.run("os.fchdir(outside)\nos.chroot('.')")
+    look = "[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/run')]"
+    assert (await copy.run(look)).value == [
+        (await forkable.run("import os\nsorted(os.listdir('/'))")).value,
+        "the copy",
+        [],
+    ]
     for attempt in ATTEMPTS:
         if attempt.group == "files" and "{host_file" in attempt.code:
             assert "ESCAPED" not in (await copy.run(program(attempt, host))).stdout
-    for path in ("/x", "/run/x", "/run/1/x", "/etc/x", "/usr/x"):
-        assert not (await copy.run(f"open({path!r}, 'w')")).success
-    assert (await forkable.run("1")).success
+    for session in (copy, forkable):
+        for path in ("/x", "/run/x", "/run/1/x", "/run/1/workspace/mark", "/etc/x", "/usr/x"):
+            assert not (await session.run(f"open({path!r}, 'w')")).success
+    for path in ("/run", "/run/1", "/run/1/workspace"):
+        assert not (await forkable.run(f"os.listdir({path!r})")).success
+        assert not (await forkable.run(f"os.chmod({path!r}, 0o777)")).success
+
+
+async def test_where_a_mount_of_a_copy_goes_is_not_for_a_guest_to_say(
+    isolated_engine: str, open_box: OpenBox, tmp_path: Path
+) -> None:
+    (tmp_path / "given").write_text("given")
+    box = await open_box(Policy(mounts=(FileMount(tmp_path, "/workspace/a/b/json", "rw"),)))
+    if not box.traits.fork:
+        pytest.skip(f"{isolated_engine} cannot fork sessions")
+    async with box.session(forkable=True) as origin:
+        await origin.run("import json, os\nos.rename('a', 'old')\nos.makedirs('a')\n")
+        await origin.run("os.symlink(os.path.dirname(os.path.dirname(json.__file__)), '/workspace/a/b')")
+        copy = await origin.fork()
+        look = "[os.path.exists(os.path.dirname(json.__file__) + '/given'), os.path.islink('/workspace/a/b')]"
+        assert (await origin.run(look)).value == [False, True]
+        assert (await copy.run(look)).value == [False, False]
 
 
 # Against an engine that isolates nothing these must get through, or they would prove nothing elsewhere either.

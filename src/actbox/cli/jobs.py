@@ -71,15 +71,13 @@ async def read_jobs(descriptor: int) -> AsyncIterator[Job]:
 async def jobs_to_do(
     jobs: AsyncIterator[Job], done: Collection[JobId], on_skip: Callable[[], None]
 ) -> AsyncIterator[Job]:
-    """Yield the jobs that are not done yet. Raises `UsageError` where two lines have the same id."""
+    """Yield the jobs that are not done yet. One whose id an earlier line has is a job with a problem."""
     seen: dict[JobId, int] = {}
     async for job in jobs:
         first = seen.setdefault(job.id, job.line)
         if first != job.line:
-            raise UsageError(
-                f"lines {first} and {job.line} have the same id, {json.dumps(job.id)}",
-                "give each program an id of its own, then go on with --resume",
-            )
+            problem = f"line {job.line}: line {first} has the same id, {json.dumps(job.id)}; give each program its own"
+            job = Job(id=f"line {job.line}", line=job.line, problem=problem)
         if job.id in done:
             on_skip()
         else:

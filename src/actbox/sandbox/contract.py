@@ -90,9 +90,10 @@ class Session(Files):
 
     Variables, imports, functions, classes, open files, threads, child processes and the working folder last from run
     to run; `/workspace` is the sandbox's. What a run bound before it failed stays bound, also after `sys.exit()`,
-    which ends the run only. A program's inputs and tools are bound anew in each run; tools that an earlier run had and
-    this one has not are unbound, unless a program gave the name another meaning. Whether tools are coroutines is
-    decided for each program by itself, and holds for functions of earlier programs too when they are called from it.
+    which ends the run only. A program's inputs and tools are bound anew in each run; inputs then stay like any
+    variable, tools that an earlier run had and this one has not are unbound, unless a program gave the name another
+    meaning. Whether tools are coroutines is decided for each program by itself, and holds for functions of earlier
+    programs too when they are called from it.
 
     Programs that use `await` share one event loop. Its tasks go on while such a program runs and between runs, not
     while a program without `await` runs. Tools answer only during a run: a call that is not answered at its end, or
@@ -111,10 +112,12 @@ class Session(Files):
     A session that was opened as forkable can be copied: `fork()`, `snapshot()`, `branches()`. A copy has the variables
     that the origin had at that moment, and from then on its own; likewise the files of `/workspace`, `/tmp` and
     `/dev/shm`, at the price of their size, and with the same names, positions and modes what was open of them. Mounts
-    that programs may write to are shared, and so are pipes, sockets, child processes and memory that was mapped as
-    shared. The random generators of `random` and `numpy.random` are seeded anew. All copies and the origin share the
-    policy's limits on memory, processor time and processes, and trust each other: they see each other's processes, and
-    a copy can reach the origin's files. Each may be closed without the others.
+    that programs may write to are shared, and so are pipes, sockets and memory that was mapped as shared. Child
+    processes stay the origin's: in a copy a `Popen` of the origin's has nobody to wait for. The random generators of
+    `random` and `numpy.random` are seeded anew. All copies and the origin share the policy's limits on memory,
+    processor time and processes: copied files count as memory where they lie in it, and a limit that is reached ends
+    them all, snapshots too. They trust each other: they see each other's processes. Each may be closed without the
+    others.
 
     Methods raise `SandboxStopped` after `close()` and after the sandbox's `stop()`, which ends its sessions.
     """
@@ -154,8 +157,9 @@ class Session(Files):
     async def fork(self) -> Session:
         """Return a live copy, which can be forked again; it waits for a program that runs.
 
-        Raises `CannotFork` for a session that has threads of its own, naming them, or that has ended; `Unsupported` for
-        one that was not opened as forkable; and `SandboxUnavailable` where there is no room for a copy.
+        Raises `CannotFork` for a session that has threads of its own, naming them, that has ended, or that may have no
+        more processes (`Limits.processes` counts those of all copies); `Unsupported` for one that was not opened as
+        forkable; and `SandboxUnavailable` where the files cannot be copied.
         """
 
     async def snapshot(self) -> Snapshot:

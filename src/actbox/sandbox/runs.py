@@ -123,6 +123,8 @@ class Fork:
     """What the copy is to be sent: its channel, its output and error, the root of its files. The caller closes them."""
     adopt: Callable[[int], Awaitable[None]]
     """Takes the process of this id, by its own word, for the copy. Raises `SandboxUnavailable`."""
+    give_up: Callable[[int], None]
+    """Ends the process of this id, by the origin's word the copy, which was not adopted."""
 
 
 Collector = Callable[[], Awaitable[tuple[list[Artifact], list[str]]]]

@@ -15,7 +15,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from actbox.core.errors import CannotFork, ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.errors import (
+    CannotFork,
+    ErrorInfo,
+    ErrorKind,
+    InvalidValue,
+    SandboxStopped,
+    SandboxUnavailable,
+    Unsupported,
+)
 from actbox.core.events import Event
 from actbox.core.policy import Limits
 from actbox.core.program import Program
@@ -26,7 +34,7 @@ from .artifacts import OutputFolder
 from .channel.link import Link
 from .channel.messages import Done
 from .contract import Session, Tools
-from .ending import Stop
+from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
 from .requests import encode_program, seconds_of
@@ -104,6 +112,7 @@ class LocalSession(WorkspaceFiles, Session):
 
     async def close(self) -> None:
         """End the guest."""
+        self._check_loop()
         was_closed, self._closed = self._closed, True
         if self._guest is not None:
             await self._guest.close()
@@ -141,6 +150,7 @@ class LocalSession(WorkspaceFiles, Session):
         place = self._place
         seconds = seconds_of(timeout, place.limits.wall_seconds)
         asked = time.perf_counter()
+        self._check_loop()
         async with self._turn, slots().one():
             self._check_open()
             try:
@@ -167,6 +177,7 @@ class LocalSession(WorkspaceFiles, Session):
         """Copy the guest between two programs."""
         if not self._place.forkable:
             raise Unsupported("only a session that was opened with session(forkable=True) can be forked")
+        self._check_loop()
         async with self._turn:
             self._check_open()
             guest = await self._started()
@@ -179,24 +190,31 @@ class LocalSession(WorkspaceFiles, Session):
         try:
             fork = await guest.process.prepare_fork()
         except BaseException:
-            await self._have(guest, "release")
+            if not guest.why_ended:
+                await self._have(guest, "release")
             raise
         copy = LocalSession(replace(self._place, workspace=fork.workspace), fork.release)
         copy._take(fork.guest)
+        pid = 0
         try:
-            await self._have(guest, "fork", fork.descriptors)
+            pid = await self._have(guest, "fork", fork.descriptors) or 0
             await copy._begin(fork.adopt)
         except BaseException:
+            fork.give_up(pid)
             fork.guest.kill()
             await copy.close()
             raise
         return copy
 
-    async def _have(self, guest: _LiveGuest, do: str, descriptors: Sequence[int] = ()) -> None:
+    async def _have(self, guest: _LiveGuest, do: str, descriptors: Sequence[int] = ()) -> int | None:
         """Have a guest do a step of being forked: `hold` still with its files written out, `fork`, or be `release`d."""
         result = await self._ask(guest, encode_program({"t": do, "run": guest.number}), descriptors)
+        self._check_open()
         if result.error is not None:
             raise CannotFork(f"the session cannot be forked: {result.error.message}")
+        if guest.why_ended:
+            raise CannotFork(f"the session cannot be forked, since it has ended: {guest.why_ended}")
+        return result.value if isinstance(result.value, int) else None
 
     async def _begin(self, adopt: Callable[[int], Awaitable[None]]) -> None:
         """Wait until the guest, a copy, says who it is, and take it for the one."""
@@ -220,6 +238,10 @@ class LocalSession(WorkspaceFiles, Session):
 
     def _failed(self, message: str, hint: str) -> ExecutionResult:
         return replace(failed_result(self._place.engine, message, hint), state_kept=False)
+
+    def _check_loop(self) -> None:
+        if self._guest is not None and self._guest.loop is not asyncio.get_running_loop():
+            raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
 
     def _check_open(self) -> None:
         self._place.check_open()
@@ -260,8 +282,10 @@ class _LiveGuest:
         self.streams = streams_of(process)
         self.link = Link(process.sock, limits.message_bytes, self._on_message, self._on_lost)
         self.link.pause()
+        self.loop = asyncio.get_running_loop()
         self.run: _SessionRun | None = None
         self.why_ended = ""
+        self.ending: Ending | None = None
         self.number = 0
         """Of the run that was begun last; the first only makes the guest ready."""
         self.interrupts = 0
@@ -289,7 +313,7 @@ class _LiveGuest:
         await asyncio.shield(self.waiter)
 
     async def _wait(self) -> None:
-        ending = await ending_of(self.process)
+        ending = self.ending = await ending_of(self.process)
         run, self.run = self.run, None
         if run is not None:
             run.on_ended(ending)
@@ -356,9 +380,13 @@ class _SessionRun(Run):
             self._link.send_with(first_message, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-        else:
+        elif first_message:
             self._link.send(first_message)
-        self._link.resume()
+        if self._live.ending is not None:  # before this run began, so that nobody else would say so
+            self._live.run = None
+            self.on_ended(self._live.ending)
+        else:
+            self._link.resume()
 
     async def _close(self) -> None:
         """Interrupt a program that was abandoned, and leave the guest ready for the next, or ended."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import threading
 from collections import deque
@@ -17,6 +18,9 @@ from actbox.core.errors import InvalidValue
 
 VARIABLE = "ACTBOX_MAX_RUNS"
 """The environment variable that sets the cap; 16 for each processor, and at least 64, where it is not set."""
+
+in_a_run: contextvars.ContextVar[bool] = contextvars.ContextVar("in_a_run", default=False)
+"""Set where a tool runs: were it to queue behind others like itself, all of them would wait for ever."""
 
 
 class Slots:
@@ -29,9 +33,9 @@ class Slots:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def acquire(self) -> None:
-        """Wait for a slot; whoever asked first gets one first."""
+        """Wait for a slot; whoever asked first gets one first. What a tool of a run asks for is part of that run."""
         with self._lock:
-            if self._used < self.most and not self._waiting:
+            if in_a_run.get() or (self._used < self.most and not self._waiting):
                 self._used += 1
                 return
             loop = asyncio.get_running_loop()

@@ -16,8 +16,10 @@ async def whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[No
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # Shielded, so that a second cancellation does not leave it half undone.
-        await asyncio.shield(asyncio.ensure_future(_undo(task, undo)))
+        undone = asyncio.ensure_future(_undo(task, undo))
+        while not undone.done():  # however often the caller is cancelled
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(undone)
         raise
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
 from actbox.sandbox.guest import wire
+from actbox.sandbox.slots import in_a_run
 from actbox.tools import Toolset
 
 from .link import Link
@@ -83,6 +84,7 @@ class ToolCalls:
             task.cancel()
 
     async def _answer(self, call: Call) -> None:
+        in_a_run.set(True)
         self._emit(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         value: Any = None

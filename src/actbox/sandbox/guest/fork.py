@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Iterator, List
 
 # Of how a file was opened, what is done again when a copy opens its own.
+_NO_NAME = " (deleted)"  # as /proc has it
 _AS_BEFORE = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -30,24 +31,36 @@ def refuse_threads() -> None:
             with contextlib.suppress(OSError), open("/proc/self/task/%d/comm" % number) as file:  # it may just end
                 names.append("%s (no thread of Python's)" % file.read().strip())
     if names:
-        raise CannotFork("it has threads of its own, which a copy would lack: %s" % ", ".join(sorted(names)))
+        raise CannotFork(
+            "it has threads of its own, which a copy would lack: %s; end them first, an executor by shutdown()"
+            % ", ".join(sorted(names))
+        )
 
 
-def fork_orphan() -> bool:
-    """Fork a copy that is nobody's child in here; return whether this is the copy. Raises `CannotFork`."""
+def fork_orphan() -> int:
+    """Fork a copy that is nobody's child in here; return its process id, and 0 in the copy. Raises `CannotFork`."""
+    told, tell = os.pipe()
     child = os.fork()
     if child:
+        os.close(tell)
         with contextlib.suppress(ChildProcessError):  # the program wants nobody to wait for children
-            if os.waitpid(child, 0)[1]:
-                raise CannotFork("it may not have another process")
-        return False
+            os.waitpid(child, 0)
+        with open(told, "rb") as words:
+            copy = words.readline()
+        if not copy:
+            raise CannotFork("there may be no other process: those of all copies count (Limits.processes)")
+        return int(copy)
     try:
-        if os.fork():
+        copy_id = os.fork()
+        if copy_id:
+            os.write(tell, b"%d\n" % copy_id)
             os._exit(0)
-    except OSError:
+        os.close(told)
+        os.close(tell)
+        os.setsid()
+    except BaseException:
         os._exit(1)
-    os.setsid()
-    return True
+    return 0
 
 
 @contextlib.contextmanager
@@ -82,9 +95,13 @@ class _OpenFile:
         self._at = os.lseek(descriptor, 0, os.SEEK_CUR) if self._kind == stat.S_IFREG else 0
 
     def open_again(self) -> None:
-        """Let the descriptor mean the copy's own file; one that has no name any more is shared with the origin."""
+        """Let the descriptor mean the copy's own file of that name; of one without a name it gets a copy."""
+        flags = (self._flags & _AS_BEFORE) | os.O_CLOEXEC
         try:
-            own = os.open(self._path, (self._flags & _AS_BEFORE) | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if self._path.endswith(_NO_NAME) and self._kind == stat.S_IFREG:
+                own = self._copy(flags)
+            else:
+                own = os.open(self._path, flags | os.O_NOFOLLOW)
         except OSError:
             return
         if stat.S_IFMT(os.fstat(own).st_mode) == self._kind:
@@ -92,6 +109,19 @@ class _OpenFile:
                 os.lseek(own, self._at, os.SEEK_SET)
             os.dup2(own, self._descriptor, self._inherited)
         os.close(own)
+
+    def _copy(self, flags: int) -> int:
+        """Return a new file without a name that has the same content, opened in the same way."""
+        content = os.open("/proc/self/fd/%d" % self._descriptor, os.O_RDONLY | os.O_CLOEXEC)
+        copy = os.open("/tmp", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            size, done = os.fstat(content).st_size, 0
+            while done < size:
+                done += os.sendfile(copy, content, done, size - done) or size
+            return os.open("/proc/self/fd/%d" % copy, flags)
+        finally:
+            os.close(content)
+            os.close(copy)
 
 
 def _open_files() -> List[int]:

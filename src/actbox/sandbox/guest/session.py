@@ -18,7 +18,7 @@ from .channel import ChannelClosed, HostChannel
 from .event_loop import SessionLoop
 from .failure import describe_exception
 from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
-from .fork import CannotFork, fork_orphan, moving_to, refuse_threads
+from .fork import fork_orphan, moving_to, refuse_threads
 from .interrupts import Interrupts
 from .program import Compiled, compile_program, new_main, run_in
 from .randomness import reseed
@@ -87,12 +87,15 @@ class _Session:
         descriptors = self._channel.take_descriptors()
         done: Dict[str, Any] = {"t": "done", "run": message["run"], "exit": 0}
         try:
-            if message["t"] == "fork" and self._fork(descriptors):
-                return {**done, "run": 0, "value": os.getpid()}
+            if message["t"] == "fork":
+                copy = self._fork(descriptors)
+                if not copy:
+                    return {**done, "run": 0, "value": os.getpid()}
+                done["value"] = copy
             if message["t"] == "hold":
                 self._check_copyable()
                 flush_all()
-        except (CannotFork, OSError) as error:
+        except Exception as error:
             done.update(exit=1, error={"kind": "RUNTIME", "type": type(error).__name__, "message": str(error)})
         for descriptor in descriptors:
             os.close(descriptor)
@@ -102,14 +105,14 @@ class _Session:
         refuse_threads()
         self._loop.check_copyable()
 
-    def _fork(self, descriptors: List[int]) -> bool:
-        """Become two; return whether this is the copy."""
+    def _fork(self, descriptors: List[int]) -> int:
+        """Become two; return the copy's process id, and 0 in the copy."""
         self._check_copyable()
         with self._channel.copying():
-            is_copy = fork_orphan()
-        if is_copy:
+            copy = fork_orphan()
+        if not copy:
             self._become_copy(descriptors)
-        return is_copy
+        return copy
 
     def _become_copy(self, descriptors: List[int]) -> None:
         try:

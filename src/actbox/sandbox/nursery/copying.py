@@ -24,7 +24,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def copy_folder(source: str, target: str) -> None:
     """Copy what is in one folder into another, but not what is mounted there. Sockets are left out.
 
-    Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
+    What there is already in the other stays. Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
     """
     with _opened(source) as from_folder, _opened(target) as to_folder:
         _Copy(from_folder, to_folder).folder(from_folder, to_folder, "", MAX_DEPTH)
@@ -33,6 +33,7 @@ def copy_folder(source: str, target: str) -> None:
 class _Copy:
     def __init__(self, source: int, target: int) -> None:
         self._device = os.fstat(source).st_dev
+        self._target_device = os.fstat(target).st_dev
         self._target = target
         self._linked: Dict[int, str] = {}
 
@@ -41,7 +42,7 @@ class _Copy:
         if not deeper:
             raise OSError(errno.ELOOP, "folders are nested deeper than %d" % MAX_DEPTH)
         for name in os.listdir(source):
-            with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            with contextlib.suppress(FileNotFoundError, FileExistsError):  # it was removed meanwhile; it stays
                 status = os.stat(name, dir_fd=source, follow_symlinks=False)
                 if status.st_dev == self._device:
                     self._entry(source, target, name, path + name, status, deeper)
@@ -57,6 +58,8 @@ class _Copy:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=target)
             with _opened(name, source) as inner_source, _opened(name, target) as inner_target:
+                if os.fstat(inner_target).st_dev != self._target_device:
+                    return
                 self.folder(inner_source, inner_target, path + "/", deeper - 1)
                 os.fchmod(inner_target, stat.S_IMODE(status.st_mode))
         elif stat.S_ISREG(status.st_mode):

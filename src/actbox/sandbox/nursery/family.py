@@ -1,9 +1,9 @@
 """The guests of a sandbox whose session may be forked, as pid 1 sees them: the first, and copies of it and of copies.
 
-Each copy has a file tree of its own, below a folder that only pid 1 can write to: the sandbox's root once more, with a
-workspace, a `/tmp` and a `/dev/shm` that begin as copies of the origin's. A guest has no capability but the one to
-change its root, so pid 1 makes the tree and the copy enters it. What a copy starts has its root too, and by that is
-known to belong to it.
+Each copy has a file tree of its own, in a folder that only pid 1 can write to or look into: the sandbox's root once
+more, with a workspace, a `/tmp` and a `/dev/shm` that begin as copies of the origin's. A guest has no capability but
+the one to change its root, so pid 1 makes the tree and the copy enters it, which it cannot leave again. What a copy
+starts has its root too, and by that is known to belong to it.
 
 All share the sandbox's limits. It ends when none of them is left.
 """
@@ -22,7 +22,7 @@ from .watch import describe_end
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from resource import struct_rusage
-    from typing import Any, Dict, List
+    from typing import Any, Dict, List, Set
 
     from .control import Control
     from .watch import Watcher
@@ -39,7 +39,9 @@ _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATT
 def mount_trees() -> int:
     """Mount the folder of trees below the working folder; return a descriptor by which alone it can be written to."""
     folder = TREES.lstrip("/")
-    linux.mount("tmpfs", folder, "tmpfs", _FLAGS, "mode=0755,size=1m")
+    # Of mode 0: a guest has no capability to pass where not even the owner may, and so cannot see a tree from outside,
+    # nor leave its own, nor change one that is being made.
+    linux.mount("tmpfs", folder, "tmpfs", _FLAGS, "mode=0,size=1m")
     writable = linux.open_tree(linux.AT_FDCWD, folder, linux.OPEN_TREE_CLONE)
     # Not copied along when the root is, or each tree would have all that were there before it.
     linux.mount_setattr(folder, 0, _READ_ONLY, 0, propagation=linux.MS_UNBINDABLE)
@@ -52,7 +54,7 @@ class Family:
     def __init__(self, first: int, control: Control, watcher: Watcher, trees: int, mounts: List[str]) -> None:
         """`trees` is what `mount_trees` returned; `mounts` are the paths where something is mounted for good."""
         self._pids: Dict[int, int] = {_FIRST: first}
-        self._made: Dict[int, int] = {}
+        self._made: Set[int] = set()
         self._control = control
         self._watcher = watcher
         self._trees = trees
@@ -72,7 +74,7 @@ class Family:
             elif op == "adopt":
                 self._adopt(**request)
             elif op == "end":
-                self._end(request["number"])
+                self._end(**request)
             elif op == "interrupt":
                 self._interrupt(request["number"])
             else:
@@ -98,7 +100,15 @@ class Family:
         workspace, inputs = given
         tree, source = _tree(number), _tree(origin)
         os.mkdir(str(number), dir_fd=self._trees)
-        self._made[number] = origin
+        self._made.add(number)
+        try:
+            self._fill_tree(tree, source, workspace, inputs, size_mib, inodes)
+        except BaseException:
+            self._clear(number)
+            raise
+        return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+
+    def _fill_tree(self, tree: str, source: str, workspace: int, inputs: int, size_mib: int, inodes: int) -> None:
         linux.mount("/", tree, None, linux.MS_BIND | linux.MS_REC)
         linux.move_mount(workspace, tree + "/workspace")
         os.chdir(tree)
@@ -106,36 +116,43 @@ class Family:
             mount_own(size_mib, inodes)
         finally:
             os.chdir("/")
-        for folder in _FOLDERS:
-            copy_folder(source + folder, tree + folder)
-            self._watcher.in_memory.append(tree + folder)
-        self._mount_again(tree, inputs)
-        return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
-
-    def _mount_again(self, tree: str, inputs: int) -> None:
-        """Mount below a tree's own folders the inputs, and what else is mounted there in the sandbox's root."""
+        # While there is nothing in it yet that a program has made, and that could lead a mount astray.
         for path in self._mounts:
             make_point(tree + path, os.path.isdir(path))
+        self._mount_again(tree, below_input=False)
+        for folder in _FOLDERS:
+            self._watcher.in_memory.append(tree + folder)
+            copy_folder(source + folder, tree + folder)
         linux.move_mount(inputs, tree + "/workspace/input")
+        self._mount_again(tree, below_input=True)
+
+    def _mount_again(self, tree: str, below_input: bool) -> None:
+        """Mount below a tree's own folders what is mounted there in the sandbox's root."""
         for path in self._mounts:
-            mount = linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE)
-            linux.move_mount(mount, tree + path)
-            os.close(mount)
+            if path.startswith("/workspace/input/") == below_input:
+                mount = linux.open_tree(linux.AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE)
+                linux.move_mount(mount, tree + path)
+                os.close(mount)
 
     def _adopt(self, number: int, pid: int) -> None:
         """Take a process that says that it is the copy for it, if it can be."""
         if number not in self._made or number in self._pids or pid in self._pids.values():
             raise ValueError("there is no copy to be expected")
-        if pid <= 1 or self._watcher.parent(pid) != 1:
-            raise ValueError("process %d is not there, or is another's" % pid)
+        if pid <= 1 or self._watcher.parent(pid) != 1 or self._watcher.root_of(pid) != _tree(number):
+            raise ValueError("process %d is not there, or is not the copy" % pid)
         self._pids[number] = pid
 
     def _interrupt(self, number: int) -> None:
         if number in self._pids:
             os.kill(self._pids[number], signal.SIGINT)
 
-    def _end(self, number: int) -> None:
-        """Kill a guest with all that it has started; of one that was never adopted, remove the tree too."""
+    def _end(self, number: int, pid: int = 0) -> None:
+        """Kill a guest with all that it has started; of one that was never adopted, remove the tree too.
+
+        `pid` is the process that was to be that one, by its origin's word.
+        """
+        if pid > 1 and pid not in self._pids.values() and self._watcher.parent(pid) == 1:
+            os.kill(pid, signal.SIGKILL)
         self._kill(number)
         if number not in self._pids:
             self._clear(number)
@@ -143,14 +160,18 @@ class Family:
     def _clear(self, number: int) -> None:
         """Leave nothing of a guest that has ended."""
         self._kill(number)
-        if self._made.pop(number, None) is None:
+        if number not in self._made:
             return
+        self._made.discard(number)
         tree = _tree(number)
         self._watcher.in_memory = [path for path in self._watcher.in_memory if not path.startswith(tree + "/")]
         linux.umount(tree, linux.MNT_DETACH)
         os.rmdir(str(number), dir_fd=self._trees)
 
     def _kill(self, number: int) -> None:
+        if number in self._pids:  # wherever its root is by now
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids[number], signal.SIGKILL)
         while pids := [pid for pid in self._watcher.pids() if self._belongs(pid, number)]:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -159,11 +180,17 @@ class Family:
             os.sched_yield()
 
     def _belongs(self, pid: int, number: int) -> bool:
-        """Return whether a process is a guest's; one that has gone to a root of its own counts as the first's."""
+        """Return whether a process is a guest's, by where its root lies; in no tree it is the first's."""
         root = self._watcher.root_of(pid)
+        if root is None or pid in self._pids.values():
+            return False
         if number == _FIRST:
-            return root is not None and root not in [_tree(made) for made in self._made]
-        return root == _tree(number)
+            return not any(_lies_in(root, made) for made in self._made)
+        return _lies_in(root, number)
+
+
+def _lies_in(root: str, number: int) -> bool:
+    return root == _tree(number) or root.startswith(_tree(number) + "/")
 
 
 def _tree(number: int) -> str:

@@ -8,22 +8,28 @@ import sys
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Callable, List
 
 
-def import_all(names: List[str]) -> List[str]:
-    """Import modules; return a sentence for each that could not be.
+class LeftThreads(Exception):
+    """A module has started threads, which would be missing in every forked child."""
 
-    Raises `RuntimeError` for one that leaves threads running: they would be missing in every forked child.
+
+def import_all(names: List[str], begin: Callable[[str], None]) -> List[str]:
+    """Import modules, calling `begin` with each name before; return a sentence for each that could not be imported.
+
+    Raises `LeftThreads`. A module may also end this process, or never return.
     """
     warnings = []
     for name in names:
+        begin(name)
         try:
             importlib.import_module(name)
-        except Exception as error:
+        except BaseException as error:  # one that calls sys.exit() too
             warnings.append("preloading %s failed: %s: %s" % (name, type(error).__name__, error))
         if len(os.listdir("/proc/self/task")) > 1:
-            raise RuntimeError("preloading %s started threads, which forked children would lack; leave it out" % name)
+            raise LeftThreads
+    begin("")
     _forget_places()
     return warnings
 

@@ -20,7 +20,7 @@ from .child import Birth, be_child
 from .datagrams import receive, send
 from .identity import Identity, has_privilege
 from .places import Places
-from .preload import import_all
+from .preload import LeftThreads, import_all
 from .share import share_memory
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -140,7 +140,10 @@ class _Nursery:
                 import site
 
                 site.addsitedir(folder)
-        warnings = import_all(preload)
+        try:
+            warnings = import_all(preload, lambda name: send(self._control, {"importing": name}, []))
+        except LeftThreads:
+            return {"left_threads": True}, []
         for _ in range(_REHEARSALS):
             rehearse()
         share_memory()

@@ -27,6 +27,8 @@ from .stored import StoredWorkspace
 
 Answer = tuple[dict[str, Any], list[int]]
 _FIRST = 0
+# So long pid 1 may take to end a guest: it may be copying files for another.
+_END_SECONDS = 5.0
 
 
 class Member(GuestProcess):
@@ -77,6 +79,7 @@ class Family:
         self.first = Member(self, _FIRST, child.sock, child.stdout, child.stderr)
         self._members = {_FIRST: self.first}
         self._last_ending: Ending | None = None
+        self._over: Ending | None = None
         child.listen(self._hear)
         child.when_buried(self._all_ended)
 
@@ -90,8 +93,14 @@ class Family:
             last = not any(other is not member and not other.ended for other in self._members.values())
         if last:
             self._child.kill()
-        else:
-            self.tell("end", member.number)
+            return
+        self.tell("end", member.number)
+        with contextlib.suppress(RuntimeError):  # no event loop: nobody waits for its end
+            asyncio.get_running_loop().call_later(_END_SECONDS, self._insist, member)
+
+    def _insist(self, member: Member) -> None:
+        if not member.ended:  # pid 1 does not do as it is told: then all end
+            self._child.kill()
 
     async def prepare_fork(self, origin: Member) -> Fork:
         """Have a file tree made for a copy of a guest. Raises `SandboxUnavailable`."""
@@ -121,21 +130,29 @@ class Family:
         stdout, their_stdout = os.pipe2(os.O_CLOEXEC)
         stderr, their_stderr = os.pipe2(os.O_CLOEXEC)
         member = Member(self, number, ours, stdout, stderr)
+        descriptors = [theirs.detach(), their_stdout, their_stderr, root]
         with self._lock:
             self._members[number] = member
+            if self._over is not None:  # meanwhile
+                member.end.tell(self._over)
 
         async def adopt(pid: int) -> None:
             await self._ask("adopt", number, pid=pid)
             member.adopted = True
 
-        return Fork(member, workspace, release, [theirs.detach(), their_stdout, their_stderr, root], adopt)
+        def give_up(pid: int) -> None:
+            self._child.tell("end", number=number, pid=pid)
+
+        return Fork(member, workspace, release, descriptors, adopt, give_up)
 
     async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: int) -> Answer:
         """Ask pid 1 for something and wait for its answer. Closes the descriptors, which go along."""
         answer: concurrent.futures.Future[Answer] = concurrent.futures.Future()
-        self._answers[op, number] = answer
+        with self._lock:
+            self._answers[op, number] = answer
+            is_over = self._over is not None
         try:
-            if self._child.ended:
+            if is_over:
                 raise SandboxUnavailable("the session has ended")
             self._child.tell(op, descriptors, number=number, **request)
         finally:
@@ -186,6 +203,7 @@ class Family:
 
     def _all_ended(self, ending: Ending) -> None:
         with self._lock:
+            self._over = ending
             members, answers = list(self._members.values()), list(self._answers.values())
         for answer in answers:
             with contextlib.suppress(concurrent.futures.InvalidStateError):

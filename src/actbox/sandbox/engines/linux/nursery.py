@@ -58,6 +58,16 @@ _END_SECONDS = 5.0
 _ENDING_SECONDS = 0.1
 
 
+PRELOAD_SECONDS = 60.0
+"""A module of the preload list that takes longer to import is left out."""
+
+
+class _PreloadFailed(Exception):
+    def __init__(self, module: str, why: str) -> None:
+        super().__init__(f"preloading {module} failed: {why}")
+        self.module = module
+
+
 class NurseryDied(SandboxUnavailable):
     """The nursery process ended while something was asked of it."""
 
@@ -133,8 +143,28 @@ class Nursery:
             self._release()
 
     def _start(self) -> None:
-        self._stop_process()
+        """Start the process, anew without a module of the preload list that keeps it from being one."""
         self.starts += 1
+        preload, left_out = list(self.preload), []
+        while True:
+            self._stop_process()
+            self._start_process()
+            try:
+                answer, kept = self._prepare(preload)
+                break
+            except _PreloadFailed as failure:
+                assert self._process is not None
+                self._process.kill()
+                preload.remove(failure.module)
+                left_out.append(str(failure))
+        for descriptor in self._kept:
+            os.close(descriptor)
+        self._kept = kept
+        self.warnings = (*left_out, *answer["warnings"])
+        self.privileged = answer["privileged"]
+        self.host_id = answer["host_id"]
+
+    def _start_process(self) -> None:
         # A file and not a pipe, which nobody would empty while all goes well.
         self._words = os.memfd_create("nursery-stderr", os.MFD_CLOEXEC)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -157,25 +187,46 @@ class Nursery:
                 self._control.close()
                 os.close(self._words)
                 raise SandboxUnavailable(f"{sys.executable} cannot be started: {error.strerror}") from error
+
+    def _prepare(self, preload: list[str]) -> tuple[dict[str, Any], list[int]]:
+        """Have the process import what is preloaded, and make itself ready. Raises `_PreloadFailed`."""
         request = {
             "environment": environment_folders(),
             "packages": package_folders(),
-            "preload": list(self.preload),
+            "preload": preload,
             "variables": _GUEST_VARIABLES,
             "kept": bool(self._kept),
         }
-        answer, kept = self._ask("prepare", self._kept, request)
-        for descriptor in self._kept:
-            os.close(descriptor)
-        self._kept = kept
-        self.warnings = tuple(answer["warnings"])
-        self.privileged = answer["privileged"]
-        self.host_id = answer["host_id"]
+        module = ""
+        self._control.settimeout(PRELOAD_SECONDS)
+        try:
+            answer, kept = self._ask("prepare", self._kept, request)
+            while "importing" in answer:
+                module = answer["importing"]
+                answer, kept = self._hear("prepare")
+        except TimeoutError:
+            raise _PreloadFailed(module, f"it took more than {PRELOAD_SECONDS:g} seconds") from None
+        except NurseryDied as error:
+            if not module:
+                raise
+            raise _PreloadFailed(module, f"it ended the process that imported it: {self._last_words()}") from error
+        if "left_threads" in answer:
+            raise _PreloadFailed(module, "it started threads, which forked sandboxes would lack")
+        self._control.settimeout(None)
+        return answer, kept
 
     def _ask(self, op: str, descriptors: list[int] | None, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
+        except OSError as error:
+            raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
+        return self._hear(op)
+
+    def _hear(self, op: str) -> tuple[dict[str, Any], list[int]]:
+        try:
             data, received = receive(self._control)
+        except TimeoutError:
+            raise
         except OSError as error:
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
         if not data:
