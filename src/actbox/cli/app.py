@@ -75,6 +75,9 @@ def _actbox(
 
 
 _SANDBOX = typer.Option("--sandbox", metavar="ENGINE", help="The engine; `actbox doctor` lists those that work here.")
+_PRELOAD = typer.Option(
+    metavar="MODULE", help="Import a module once, ahead of all programs, where the engine can. May be repeated."
+)
 _ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that keeps nothing from the host.")
 
 
@@ -112,6 +115,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")
     ] = False,
+    preload: Annotated[list[str] | None, _PRELOAD] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
     """Run a Python program in a sandbox.
@@ -130,6 +134,7 @@ def run(
         memory=memory,
         inputs=inputs or [],
         mounts=mounts or [],
+        preload=preload or [],
         output=output,
     )
     return run_request(request, engine=sandbox, allow_unisolated=allow_unisolated, as_json=as_json)
@@ -159,6 +164,7 @@ def map_programs(
             "--ordered/--unordered", help="Write results in the order of FILE, or each as soon as it is there."
         ),
     ] = False,
+    preload: Annotated[list[str] | None, _PRELOAD] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
     """Run many Python programs, each in a sandbox of its own, and write a line of JSON for each result.
@@ -188,6 +194,7 @@ def map_programs(
         concurrency=concurrency,
         timeout=timeout,
         memory=memory,
+        preload=preload or [],
         engine=sandbox,
         ordered=ordered,
         allow_unisolated=allow_unisolated,

@@ -39,11 +39,13 @@ def parse_request(
     memory: int | None,
     inputs: Sequence[str],
     mounts: Sequence[str],
+    preload: Sequence[str],
     output: Path | None,
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     try:
-        policy = Policy(limits=limits_from(timeout, memory), mounts=tuple(_mount(spec) for spec in mounts))
+        mounted = tuple(_mount(spec) for spec in mounts)
+        policy = Policy(limits=limits_from(timeout, memory), mounts=mounted, preload=tuple(preload))
         values = _inputs(inputs)
         source, name = _source(file, code)
         program = Program(source, inputs=values, name=name)

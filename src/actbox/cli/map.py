@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,7 @@ def parse_map_request(
     concurrency: int | None,
     timeout: float | None,
     memory: int | None,
+    preload: Sequence[str],
     engine: str,
     ordered: bool,
     allow_unisolated: bool,
@@ -62,10 +63,14 @@ def parse_map_request(
         raise UsageError(
             f"--concurrency takes a number of programs above zero, not {at_once}", "such as --concurrency 8"
         )
+    try:
+        policy = Policy(limits=limits_from(timeout, memory), preload=tuple(preload))
+    except InvalidValue as error:
+        raise UsageError(str(error), "such as --preload pandas") from None
     return MapRequest(
         file=file,
         out=out,
-        policy=Policy(limits=limits_from(timeout, memory)),
+        policy=policy,
         concurrency=at_once,
         resume=resume,
         ordered=ordered,

@@ -171,6 +171,8 @@ class Stock:
             self._changed.notify()
         self.drain()
         self.nursery.close()
+        self._thread.join(_END_SECONDS)
+        self.drain()  # of what it was just making
         deadline = time.monotonic() + _END_SECONDS
         while any(not child.buried for child in self._children) and time.monotonic() < deadline:
             time.sleep(0.001)

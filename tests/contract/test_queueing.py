@@ -1,0 +1,89 @@
+"""More runs than may go on at once queue, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import actbox
+from actbox import InvalidValue, Sandbox
+from actbox.sandbox import slots
+
+
+@pytest.fixture(autouse=True)
+def two_at_once(monkeypatch: pytest.MonkeyPatch) -> slots.Slots:
+    most = slots.Slots(2)
+    monkeypatch.setattr(slots, "_slots", most)
+    return most
+
+
+async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: Sandbox) -> None:
+    ended: list[int] = []
+
+    async def run(number: int) -> float:
+        result = await box.run("import time\ntime.sleep(0.1)")
+        ended.append(number)
+        return result.usage.queue_ms
+
+    waited = await asyncio.gather(*(run(number) for number in range(8)))
+    assert [number // 2 for number in ended] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert max(waited[:2]) < 100 <= min(waited[4:])
+    assert min(waited[6:]) >= 300
+
+
+async def test_time_in_the_queue_is_not_the_programs(box: Sandbox) -> None:
+    results = await asyncio.gather(*(box.run("import time\ntime.sleep(0.3)", timeout=1) for _ in range(8)))
+    assert all(result.success for result in results)
+
+
+async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_at_once: slots.Slots) -> None:
+    running = [asyncio.create_task(box.run("import time\ntime.sleep(0.3)\n1")) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    waiting = [asyncio.create_task(box.run("open('touched', 'w')")) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    for task in waiting:
+        task.cancel()
+    assert [result.value for result in await asyncio.gather(*running)] == [1, 1]
+    assert (await asyncio.gather(box.run("2"), box.run("3")))[1].value == 3
+    assert "touched" not in {entry.path for entry in await box.list_files()}
+    assert two_at_once._used == 0
+
+
+async def test_sessions_queue_too(box: Sandbox) -> None:
+    if not box.traits.sessions:
+        pytest.skip("no sessions")
+    long = [asyncio.create_task(box.run("import time\ntime.sleep(0.5)")) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    async with box.session() as session:
+        assert (await session.run("1")).usage.queue_ms > 100
+    await asyncio.gather(*long)
+
+
+async def test_a_tool_that_runs_a_program_does_not_wait_for_its_own_kind(box: Sandbox) -> None:
+    async def nested(number: int) -> int:
+        """Run a program."""
+        return (await box.run(f"{number} + 1")).value
+
+    runs = [box.run(f"nested({number})", tools=[nested], timeout=20) for number in range(6)]
+    assert [result.value for result in await asyncio.gather(*runs)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_nor_does_a_plain_tool(engine: str) -> None:
+    with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
+
+        def nested(number: int) -> int:
+            """Run a program."""
+            return box.run(f"{number} + 1").value
+
+        results = box.map([f"nested({number})" for number in range(6)], tools=[nested], concurrency=4, timeout=20)
+        assert [result.value for result in results] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5"])
+async def test_a_cap_that_is_no_number_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(slots, "_slots", None)
+    monkeypatch.setenv(slots.VARIABLE, text)
+    async with actbox.open_sandbox("process", allow_unisolated=True) as box:
+        with pytest.raises(InvalidValue, match=slots.VARIABLE):
+            await box.run("1")
