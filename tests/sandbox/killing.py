@@ -37,12 +37,15 @@ def randomness() -> Iterator[random.Random]:
 
 
 async def kill_one(name: str, chosen: random.Random) -> None:
-    """Kill a process below this one that has this name, as soon as there is one."""
+    """Kill a process below this one that has this name, as soon as there is one, and wait until it is dead."""
     while not (found := processes_named(name)):
         await asyncio.sleep(0)
+    process = chosen.choice(found)
     # It may have ended meanwhile, which is one of the moments too.
     with contextlib.suppress(ProcessLookupError):
-        os.kill(chosen.choice(found), signal.SIGKILL)
+        os.kill(process, signal.SIGKILL)
+    while process in processes_named(name):  # a run that begins now is one of those that it may take along
+        await asyncio.sleep(0)
 
 
 async def result_of(task: asyncio.Task[T], mark: int) -> T:

@@ -67,13 +67,23 @@ class End:
 class Child(GuestProcess):
     """One sandbox: its pid 1, held by a descriptor that cannot come to mean another process, and its guest's ends."""
 
-    def __init__(self, descriptors: list[int], group: RunGroup | None, nursery_lives: Callable[[], bool]) -> None:
-        """Take over the descriptors that the nursery answered with: control, channel, stdout, stderr, pidfd."""
+    def __init__(
+        self,
+        descriptors: list[int],
+        group: RunGroup | None,
+        nursery_lives: Callable[[], bool],
+        is_orphan: Callable[[], bool],
+    ) -> None:
+        """Take over the descriptors that the nursery answered with: control, channel, stdout, stderr, pidfd.
+
+        `nursery_lives` may wait a little to be sure; `is_orphan` says at once what is known of the nursery's death.
+        """
         control, channel, self.stdout, self.stderr, self._pidfd = descriptors
         self._control = socket.socket(fileno=control)
         self.sock = socket.socket(fileno=channel)
         self._group = group
         self._nursery_lives = nursery_lives
+        self._is_orphan = is_orphan
         self._lock = threading.Lock()
         self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
@@ -86,6 +96,11 @@ class Child(GuestProcess):
     def ended(self) -> bool:
         """Whether nothing is left of it."""
         return self._end.ending is not None
+
+    @property
+    def stale(self) -> bool:
+        """Whether it can be used no more: it has ended, or is about to, as its nursery has."""
+        return self.ended or self._is_orphan()
 
     def begin(self, request: dict[str, Any], mounts: list[int], limits: Limits, stdin: int) -> None:
         """Take it for a run: attach these mounts, let the guest go on. Takes over the descriptors.

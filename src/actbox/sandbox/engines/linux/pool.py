@@ -26,7 +26,7 @@ class Disposable(Protocol):
     """What a pool holds."""
 
     @property
-    def ended(self) -> bool:
+    def stale(self) -> bool:
         """Whether it can be used no more."""
 
     def discard(self) -> None:
@@ -133,7 +133,7 @@ class Pool(Generic[T]):
     def _next_ready(self) -> T | None:
         while self._ready:
             item = self._ready.popleft()
-            if not item.ended:
+            if not item.stale:
                 return item
             item.discard()
         return None

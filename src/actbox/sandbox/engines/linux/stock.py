@@ -96,7 +96,12 @@ class Stock:
             for descriptor in files.values():
                 os.close(descriptor)
         starts = self.nursery.starts
-        child = Child(descriptors, group, lambda: self.nursery.starts == starts and self.nursery.lives_on())
+        child = Child(
+            descriptors,
+            group,
+            nursery_lives=lambda: self.nursery.starts == starts and self.nursery.lives_on(),
+            is_orphan=lambda: self.nursery.starts != starts or not self.nursery.alive,
+        )
         with self._changed:
             self._children = (
                 {known for known in self._children if not known.ended} if len(self._children) > 64 else self._children
@@ -115,11 +120,13 @@ class Stock:
     def _open_workspace(self, size_mib: int) -> tuple[str, int]:
         request: dict[str, Any] = {"size_mib": size_mib, "inodes": inodes_for(size_mib)}
         for last in (False, True):
-            name = uuid.uuid4().hex  # a nursery that dies meanwhile may have made one by the name before
+            name = uuid.uuid4().hex
             try:
                 _, (folder,) = self.nursery.ask("open_workspace", name=name, **request)
                 return name, folder
             except NurseryDied:
+                with self._changed:
+                    self._closing_names.append(name)  # it may have been made all the same
                 if last:
                     raise
         raise AssertionError

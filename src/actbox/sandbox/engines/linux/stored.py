@@ -32,7 +32,7 @@ class StoredWorkspace:
         self._removed = False
 
     @property
-    def ended(self) -> bool:
+    def stale(self) -> bool:
         """Whether it can be used no more: never, it outlives the nursery process."""
         return False
 
