@@ -46,7 +46,7 @@ bench: ## measure speed and memory beside peers, for a quarter of an hour; print
 
 .PHONY: soak
 soak: ## ten minutes of programs that end in every way; nothing may be left behind or grow
-	@$(in_venv) && python -m benchmarks.soak
+	@$(in_venv) && PYTHONPATH=. python benchmarks/soak.py
 
 .PHONY: clean
 clean: ## remove what the targets above made (another user's is left alone)

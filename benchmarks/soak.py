@@ -10,10 +10,14 @@ import asyncio
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
+
+from machine import machine
 
 import actbox
-from benchmarks.measure import RESULTS, machine
 from tests.sandbox.soaking import AT_ONCE, Report, soak
+
+RESULTS = Path(__file__).parent / "results"
 
 
 def show(report: Report) -> None:

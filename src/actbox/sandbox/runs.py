@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
+import fcntl
 import os
 import signal
 import socket
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -33,6 +36,8 @@ from .verdict import verdict
 from .workspace import Workspace
 
 _READ_BYTES = 1024 * 1024
+_USUAL_PIPE_BYTES = 64 * 1024
+_SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
 """Most programs that run for so short print a line or two; to be woken for each would take the processor from them."""
 # How long a guest may live on after its channel is closed or its result is in, before it is ended.
@@ -138,8 +143,16 @@ class Stream:
         self.name = name
         self.open = True
         self.listening = False
+        self._wide = False
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.parts: list[str] = []
+
+    def widen(self) -> None:
+        """Let the guest write more at once: a pipe that was full is one through which much is to go."""
+        if not self._wide and _SET_PIPE_SIZE is not None:
+            self._wide = True
+            with contextlib.suppress(OSError):  # this user has many pipes, and may have no more of that size
+                fcntl.fcntl(self.descriptor, _SET_PIPE_SIZE, _READ_BYTES)
 
     @property
     def text(self) -> str:
@@ -330,6 +343,8 @@ class Run:
         if not data:
             self._close_stream(stream)
             return False
+        if len(data) >= _USUAL_PIPE_BYTES:
+            stream.widen()
         if len(data) > self._output_left:
             data = data[: self._output_left]
             most = self._limits.output_bytes
