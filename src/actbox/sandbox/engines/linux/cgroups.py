@@ -41,10 +41,11 @@ class RunGroup:
     def __init__(self, support: Support, limits: Limits) -> None:
         name = f"actbox-{os.getpid()}-{next(_numbers)}"
         self._support = support
-        self._folders = {controller: folder / name for controller, folder in support.folders.items()}
+        # Texts: a path interns its parts, and names that come but once would stay in memory for ever.
+        self._folders = {controller: f"{folder}/{name}" for controller, folder in support.folders.items()}
         self._memory_mib = self._processes = 0
         for folder in self.folders:
-            folder.mkdir()
+            os.mkdir(folder)
         self.set_limits(limits)
 
     def set_limits(self, limits: Limits) -> None:
@@ -59,7 +60,7 @@ class RunGroup:
     def _limit_memory(self, most: int) -> None:
         if self._support.version == 2:
             self._write("memory", "memory.max", str(most))
-            if (self._folders["memory"] / "memory.swap.max").exists():
+            if os.path.exists(self._path("memory", "memory.swap.max")):
                 self._write("memory", "memory.swap.max", "0")
             return
         # Memory with swap may never be less than memory alone: what grows with both goes first.
@@ -67,7 +68,7 @@ class RunGroup:
         if most > self._memory_mib * 2**20 > 0:
             keys.reverse()
         for key in keys:
-            if (self._folders["memory"] / key).exists():
+            if os.path.exists(self._path("memory", key)):
                 self._write("memory", key, str(most))
 
     @property
@@ -75,7 +76,7 @@ class RunGroup:
         return "memory.events" if self._support.version == 2 else "memory.oom_control"
 
     @property
-    def folders(self) -> set[Path]:
+    def folders(self) -> set[str]:
         """The group's folders: one in version 2, one a controller in version 1."""
         return set(self._folders.values())
 
@@ -85,11 +86,11 @@ class RunGroup:
         # Pid 1 has one thread when it joins.
         name = "cgroup.procs" if self._support.version == 2 else "tasks"
         files = {
-            f"join{number}": os.open(folder / name, os.O_WRONLY | os.O_CLOEXEC)
+            f"join{number}": os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
             for number, folder in enumerate(sorted(self.folders))
         }
         if "memory" in self._folders:
-            events = self._folders["memory"] / self._memory_events
+            events = self._path("memory", self._memory_events)
             files["memory_events"] = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
         return files
 
@@ -106,7 +107,7 @@ class RunGroup:
         for folder in self.folders:
             for attempt in range(_REMOVE_TRIES):
                 try:
-                    folder.rmdir()
+                    os.rmdir(folder)
                     break
                 except FileNotFoundError:
                     break
@@ -115,11 +116,17 @@ class RunGroup:
                         raise
                     time.sleep(_REMOVE_WAIT_SECONDS)
 
+    def _path(self, controller: str, key: str) -> str:
+        return f"{self._folders[controller]}/{key}"
+
     def _write(self, controller: str, key: str, value: str) -> None:
-        (self._folders[controller] / key).write_text(value)
+        with open(self._path(controller, key), "w") as file:
+            file.write(value)
 
     def _counter(self, controller: str, key: str, name: str) -> int:
-        for line in (self._folders[controller] / key).read_text().splitlines():
+        with open(self._path(controller, key)) as file:
+            lines = file.readlines()
+        for line in lines:
             words = line.split()
             if len(words) == 2 and words[0] == name:
                 return int(words[1])
