@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 
@@ -28,9 +29,11 @@ async def waiting(task: Task, policy: actbox.Policy | None, repeats: int) -> dic
             for result in await asyncio.gather(*(box.run(task.code) for _ in range(_BURST))):
                 task.check(answer(result))
             await asyncio.sleep(_SETTLE_SECONDS)
-            waiting_now = named(GUEST)
-            guests += map(private_mib, waiting_now)
-            pairs += [private_mib(guest) + private_mib(parent_of(guest)) for guest in waiting_now]
+            for guest in named(GUEST):
+                with contextlib.suppress(FileNotFoundError):  # the pool has just let it go
+                    alone = private_mib(guest)
+                    pairs.append(alone + private_mib(parent_of(guest)))
+                    guests.append(alone)
             nurseries += map(proportional_mib, named(NURSERY))
     return {"guest": figure(guests), "pair": figure(pairs), "nursery": figure(nurseries)}
 
