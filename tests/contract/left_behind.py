@@ -43,6 +43,14 @@ def processes_named(name: str) -> list[int]:
     return found
 
 
+def parent(process: int) -> int:
+    """Return the parent's id, or 0 if there is no such process any more."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def descriptors() -> int:
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
@@ -166,12 +174,14 @@ async def nothing_left_behind() -> AsyncIterator[None]:
 async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, int]:
     """What is counted once no sandbox waits or ends any more; what is expected has some seconds to come about."""
     deadline = time.monotonic() + 10
+    last = None
     while True:
         await settle()  # again each time: what was being made during the last is there only now
         counted = counts()
-        is_quiet = not processes_named("actbox-init")
+        is_quiet = counted == last and not processes_named("actbox-init")
         if (is_quiet and expected in (None, counted)) or time.monotonic() > deadline:
             return counted
+        last = counted  # what has ended may still be being cleared away
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -603,6 +605,21 @@ async def test_files_that_cannot_be_copied_leave_nothing_of_the_copy(open_forkab
         with pytest.raises(actbox.SandboxUnavailable, match="deeper"):
             await origin.fork()
     assert (await origin.run("1")).value == 1
+
+
+async def test_a_host_without_descriptors_is_told_so_and_the_session_lives_on(
+    origin: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe2", none_left)
+        with pytest.raises(actbox.SandboxUnavailable, match="Too many open files"):
+            await origin.fork()
+    assert len(os.listdir("/proc/self/fd")) <= before + 2, "descriptors of the copy are left"  # the stock's come and go
+    assert (await (await origin.fork()).run("1")).value == 1
 
 
 async def test_a_file_without_a_name_is_each_ones_own(origin: Session) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import actbox
-from actbox import Completed, ErrorKind, SandboxStopped, SandboxUnavailable
+from actbox import Completed, ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable, Session
 from tests.conftest import OpenBox, engine_check
 
 
@@ -45,6 +45,27 @@ async def test_a_restarted_sandbox_has_an_empty_workspace(engine: str) -> None:
         await box.write_file("a", b"x")
     async with box:
         assert "a" not in {entry.path for entry in await box.list_files()}
+
+
+def test_a_sandbox_is_stopped_in_the_event_loop_of_its_sessions(engine: str) -> None:
+    box = actbox.open_sandbox(engine, allow_unisolated=True)
+
+    async def begin() -> Session:
+        await box.start()
+        session = box.session()
+        await session.start()
+        return session
+
+    async def go_on(session: Session) -> None:
+        assert (await session.run("1")).value == 1
+        await box.stop()
+        assert not session.alive
+
+    with asyncio.Runner() as runner, asyncio.Runner() as other:
+        session = runner.run(begin())
+        with pytest.raises(InvalidValue, match="event loop"):
+            other.run(box.stop())
+        runner.run(go_on(session))
 
 
 async def test_two_sandboxes_share_nothing(open_box: OpenBox) -> None:

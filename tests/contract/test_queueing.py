@@ -69,6 +69,21 @@ async def test_a_tool_that_runs_a_program_does_not_wait_for_its_own_kind(box: Sa
     assert [result.value for result in await asyncio.gather(*runs)] == [1, 2, 3, 4, 5, 6]
 
 
+async def test_what_tools_run_beyond_the_cap_hands_no_turn_on(two_at_once: slots.Slots) -> None:
+    for _ in range(2):
+        await two_at_once.acquire()
+    inside = slots.in_a_run.set(True)
+    await two_at_once.acquire()
+    slots.in_a_run.reset(inside)
+    next_one = asyncio.create_task(two_at_once.acquire())
+    await asyncio.sleep(0)
+    two_at_once.release()
+    await asyncio.sleep(0.01)
+    assert not next_one.done(), "three go on at once where two may"
+    two_at_once.release()
+    await asyncio.wait_for(next_one, 1)
+
+
 def test_nor_does_a_plain_tool(engine: str) -> None:
     with actbox.sync.open_sandbox(engine, allow_unisolated=True) as box:
 

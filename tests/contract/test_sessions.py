@@ -549,6 +549,14 @@ async def test_a_run_streams_its_events(session: Session) -> None:
     assert isinstance(events[-1], Completed)
 
 
+async def test_whoever_has_read_the_result_holds_up_nobody(session: Session) -> None:
+    events = session.stream("1")
+    async for event in events:
+        if isinstance(event, Completed):
+            break
+    assert (await asyncio.wait_for(session.run("2"), 10)).value == 2
+
+
 # Beginning and ending
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tests.contract.left_behind import processes, processes_named
+from tests.contract.left_behind import parent, processes, processes_named
 
 SEED = "ACTBOX_TEST_SEED"
 """The environment variable that repeats what was random."""
@@ -37,14 +37,18 @@ def randomness() -> Iterator[random.Random]:
 
 
 async def kill_one(name: str, chosen: random.Random) -> None:
-    """Kill a process below this one that has this name, as soon as there is one, and wait until it is dead."""
+    """Kill a process below this one that has this name, as soon as there is one, and wait until it is dead.
+
+    A guest takes its sandbox along: that is waited for too.
+    """
     while not (found := processes_named(name)):
         await asyncio.sleep(0)
     process = chosen.choice(found)
+    gone = {process, parent(process)} if name == GUEST else {process}
     # It may have ended meanwhile, which is one of the moments too.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
-    while process in processes_named(name):  # a run that begins now is one of those that it may take along
+    while gone & {*processes_named(name), *processes_named(PID_1)}:  # a run that begins now may go along
         await asyncio.sleep(0)
 
 

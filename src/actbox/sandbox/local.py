@@ -27,7 +27,7 @@ from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
 from .files import WorkspaceFiles
 from .requests import encode_program, seconds_of
-from .runs import GuestProcess, Run, closing_events, failed_result
+from .runs import GuestProcess, Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .slots import slots
 from .whole import whole
@@ -115,6 +115,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
     async def stop(self) -> None:
         async with self._starting:
+            for session in self._sessions:
+                session.check_loop()
             workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
@@ -122,10 +124,12 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
-            await asyncio.gather(*(guest.wait() for guest in guests), *(sibling.stop() for sibling in self._siblings))
-            await asyncio.gather(*(session.close() for session in list(self._sessions)))
-            self._guests.clear()
-            await self._give_back(workspace)
+            try:
+                await asyncio.gather(*(guest.wait() for guest in guests), *(box.stop() for box in self._siblings))
+                await asyncio.gather(*(session.close() for session in list(self._sessions)))
+            finally:
+                self._guests.clear()
+                await self._give_back(workspace)
 
     async def _give_back(self, workspace: Workspace) -> None:
         workspace.close()
@@ -299,17 +303,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
     # From a request to what it came to
 
-    async def _events(self, request: _Request) -> AsyncGenerator[Event]:
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        async with self._begun(request, queue) as run:
-            if isinstance(run, ExecutionResult):
-                result = run
-            else:
-                while (event := await queue.get()) is not None:
-                    yield event
-                result = await run.finish()
-        for closing in closing_events(result):
-            yield closing
+    def _events(self, request: _Request) -> AsyncGenerator[Event]:
+        return events_of(lambda queue: self._begun(request, queue))
 
     async def _finish(self, request: _Request) -> ExecutionResult:
         async with self._begun(request, None) as run:

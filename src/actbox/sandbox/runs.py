@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -498,9 +498,21 @@ async def ending_of(guest: GuestProcess) -> Ending:
         return Ending(failure=f"{type(error).__name__}: {error}")
 
 
-def closing_events(result: ExecutionResult) -> list[Event]:
-    """Return the events with which a run ends."""
-    return [*(ArtifactCreated(artifact) for artifact in result.artifacts), Completed(result)]
+async def events_of(
+    begin: Callable[[asyncio.Queue[Event | None]], contextlib.AbstractAsyncContextManager[Run | ExecutionResult]],
+) -> AsyncGenerator[Event]:
+    """Yield what happens in the run that is begun with a queue, and, once nothing of it is left, what it came to."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+    async with begin(queue) as run:
+        if isinstance(run, ExecutionResult):
+            result = run
+        else:
+            while (event := await queue.get()) is not None:
+                yield event
+            result = await run.finish()
+    for artifact in result.artifacts:
+        yield ArtifactCreated(artifact)
+    yield Completed(result)
 
 
 def failed_result(engine: str, message: str, hint: str = "") -> ExecutionResult:

@@ -38,7 +38,7 @@ from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
 from .requests import encode_program, seconds_of
-from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, closing_events, ending_of, failed_result, streams_of
+from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, ending_of, events_of, failed_result, streams_of
 from .slots import slots
 from .verdict import verdict
 from .whole import whole
@@ -112,7 +112,7 @@ class LocalSession(WorkspaceFiles, Session):
 
     async def close(self) -> None:
         """End the guest."""
-        self._check_loop()
+        self.check_loop()
         was_closed, self._closed = self._closed, True
         if self._guest is not None:
             await self._guest.close()
@@ -120,20 +120,11 @@ class LocalSession(WorkspaceFiles, Session):
             self._release()
             self._place.closed(self)
 
-    async def stream(
+    def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
         """Run a program when those before it are over, and yield its events."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        async with self._begun(program, tools, timeout, queue) as run:
-            if isinstance(run, ExecutionResult):
-                result = run
-            else:
-                while (event := await queue.get()) is not None:
-                    yield event
-                result = await run.finish()
-            for closing in closing_events(result):
-                yield closing
+        return events_of(lambda queue: self._begun(program, tools, timeout, queue))
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
@@ -150,7 +141,7 @@ class LocalSession(WorkspaceFiles, Session):
         place = self._place
         seconds = seconds_of(timeout, place.limits.wall_seconds)
         asked = time.perf_counter()
-        self._check_loop()
+        self.check_loop()
         async with self._turn, slots().one():
             self._check_open()
             try:
@@ -177,7 +168,7 @@ class LocalSession(WorkspaceFiles, Session):
         """Copy the guest between two programs."""
         if not self._place.forkable:
             raise Unsupported("only a session that was opened with session(forkable=True) can be forked")
-        self._check_loop()
+        self.check_loop()
         async with self._turn:
             self._check_open()
             guest = await self._started()
@@ -239,7 +230,8 @@ class LocalSession(WorkspaceFiles, Session):
     def _failed(self, message: str, hint: str) -> ExecutionResult:
         return replace(failed_result(self._place.engine, message, hint), state_kept=False)
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
+        """Raise `InvalidValue` in another event loop than the one in which it began."""
         if self._guest is not None and self._guest.loop is not asyncio.get_running_loop():
             raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
 

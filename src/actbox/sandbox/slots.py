@@ -64,7 +64,8 @@ class Slots:
     def release(self) -> None:
         """Give a slot back, from any thread."""
         with self._lock:
-            while self._waiting:
+            # Those that tools asked for may have gone over the cap, and are not handed on.
+            while self._waiting and self._used <= self.most:
                 loop, turn = self._waiting.popleft()
                 with contextlib.suppress(RuntimeError):  # that event loop is closed: the next one gets it
                     loop.call_soon_threadsafe(self._hand_over, turn)

@@ -250,6 +250,18 @@ class HostChannel:
                 finally:
                     self._stop_reading()
 
+    def _receive_unless_another_does(self) -> bool:
+        """Read what is there, for everybody; return whether it was this thread's turn."""
+        with self._turn:
+            if self._reading:
+                return False
+            self._reading = True
+        try:
+            self._receive()
+        finally:
+            self._stop_reading()
+        return True
+
     def _stop_reading(self) -> None:
         with self._turn:
             self._reading = False
@@ -261,14 +273,7 @@ class HostChannel:
         poll.register(self._fd, select.POLLIN | select.POLLOUT)
         ready = poll.poll(1000)
         if any(events & select.POLLIN for _, events in ready):
-            with self._turn:
-                if self._reading:
-                    return
-                self._reading = True
-            try:
-                self._receive()
-            finally:
-                self._stop_reading()
+            self._receive_unless_another_does()
 
     def _receive(self) -> None:
         with self.interrupts:
@@ -329,15 +334,8 @@ class HostChannel:
 
     def _on_ready(self, loop: asyncio.AbstractEventLoop) -> None:
         with self.interrupts:
-            with self._turn:
-                if self._reading:  # a thread is at it, and will wake us
-                    return
-                self._reading = True
-            try:
-                self._receive()
-            finally:
-                self._stop_reading()
-            if self._closed:
+            # Where another thread is at it, that one wakes us.
+            if self._receive_unless_another_does() and self._closed:
                 loop.remove_reader(self._fd)
 
     def _close(self) -> None:

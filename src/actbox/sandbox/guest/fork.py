@@ -12,8 +12,8 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Iterator, List
 
-# Of how a file was opened, what is done again when a copy opens its own.
 _NO_NAME = " (deleted)"  # as /proc has it
+# Of how a file was opened, what is done again when a copy opens its own.
 _AS_BEFORE = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -40,7 +40,12 @@ def refuse_threads() -> None:
 def fork_orphan() -> int:
     """Fork a copy that is nobody's child in here; return its process id, and 0 in the copy. Raises `CannotFork`."""
     told, tell = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(told)
+        os.close(tell)
+        raise
     if child:
         os.close(tell)
         with contextlib.suppress(ChildProcessError):  # the program wants nobody to wait for children

@@ -239,7 +239,7 @@ def watch(
     poll.register(wake_read, select.POLLIN)
     taken, limit, next_look = False, "", 0.0
     while True:
-        _reap(guests, limit)
+        _reap(guests, limit, control if not taken else None)
         for ready, _ in poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None):
             if ready == wake_read:
                 os.read(wake_read, 4096)
@@ -262,12 +262,15 @@ def watch(
             next_look = time.monotonic() + watcher.pause()
 
 
-def _reap(guests: OneGuest | Family, limit: str) -> None:
-    """Reap whoever has ended."""
+def _reap(guests: OneGuest | Family, limit: str, waiting: Control | None) -> None:
+    """Reap whoever has ended. While the sandbox is `waiting` for a run, that is the guest, and there is no run."""
     while True:
         pid, status, usage = os.wait4(-1, os.WNOHANG)
         if pid == 0:
             return
+        if waiting is not None:
+            waiting.say({"failure": "its process ended before a program was begun in it"})
+            os._exit(0)
         guests.reaped(pid, status, usage, limit)
 
 

@@ -126,9 +126,18 @@ class Family:
         if mounts is None:
             mounts = await run_blocking(stored.make_mounts)
         _, (root,) = await self._ask("make_tree", number, mounts, origin=origin.number, **self._sizes)
-        ours, theirs = socket.socketpair()
-        stdout, their_stdout = os.pipe2(os.O_CLOEXEC)
-        stderr, their_stderr = os.pipe2(os.O_CLOEXEC)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.tell, "end", number)
+            undo.callback(os.close, root)
+            try:
+                ours, theirs = socket.socketpair()
+                undo.callback(ours.close)
+                undo.callback(theirs.close)
+                stdout, their_stdout = _pipe(undo)
+                stderr, their_stderr = _pipe(undo)
+            except OSError as error:
+                raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
+            undo.pop_all()
         member = Member(self, number, ours, stdout, stderr)
         descriptors = [theirs.detach(), their_stdout, their_stderr, root]
         with self._lock:
@@ -210,3 +219,10 @@ class Family:
                 answer.set_exception(SandboxUnavailable("the session has ended"))
         for member in members:
             member.end.tell((self._last_ending if len(members) == 1 else None) or ending)
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe2(os.O_CLOEXEC)
+    for end in ends:
+        undo.callback(os.close, end)
+    return ends

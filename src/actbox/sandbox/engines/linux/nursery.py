@@ -205,6 +205,8 @@ class Nursery:
                 module = answer["importing"]
                 answer, kept = self._hear("prepare")
         except TimeoutError:
+            if not module:
+                raise NurseryDied(f"the nursery process was not ready after {PRELOAD_SECONDS:g} seconds") from None
             raise _PreloadFailed(module, f"it took more than {PRELOAD_SECONDS:g} seconds") from None
         except NurseryDied as error:
             if not module:

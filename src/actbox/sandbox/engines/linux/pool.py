@@ -164,10 +164,6 @@ class Pool(Generic[T]):
         """Whether `fill` would make one."""
         return bool(self._waiting) or len(self._ready) < self._target
 
-    def urgent(self) -> bool:
-        """Whether somebody waits, or would have to."""
-        return bool(self._waiting) or (self._target > 0 and not self._ready)
-
     def leave_to_parent(self) -> None:
         """In a forked process: forget what is the parent's."""
         self._lock = threading.Lock()
