@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from . import sync
 from ._version import __version__
+from .core.domains import AllowedDomain
 from .core.errors import (
     ActboxError,
     CannotFork,
@@ -24,10 +25,13 @@ from .core.errors import (
     ToolError,
     Unsupported,
 )
-from .core.events import ArtifactCreated, Completed, Event, Output, ToolFinished, ToolStarted
-from .core.policy import AllowedDomain, FileMount, Limits, Policy, Secret
+from .core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output, ToolFinished, ToolStarted
+from .core.limits import Limits
+from .core.mounts import FileMount
+from .core.policy import Policy
 from .core.program import Program
 from .core.result import Artifact, ExecutionResult, Usage
+from .core.secrets import Secret
 from .sandbox.contract import FileInfo, Files, Sandbox, Session
 from .sandbox.forks import Branches, Snapshot
 from .sandbox.opening import ENGINES, check, open_sandbox
@@ -55,6 +59,7 @@ __all__ = [
     "Files",
     "InvalidValue",
     "Limits",
+    "NetworkRequest",
     "Output",
     "Policy",
     "Program",

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 from actbox.sandbox.opening import ENGINES, check
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from actbox.core.policy import Limits, Policy
+from actbox.core.limits import Limits
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.opening import check, open_sandbox
 from actbox.sandbox.trial import TrialReport, try_isolation, try_limits

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from actbox.core.errors import InvalidValue
-from actbox.core.policy import FileMount, Limits, MountMode, Policy
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount, MountMode
+from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
 
 from .exits import UsageError

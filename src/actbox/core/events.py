@@ -46,6 +46,25 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkRequest:
+    """The program asked for something on the network, and its policy decided; said when the exchange is over.
+
+    `method` is `CONNECT` and `path` is empty where an encrypted connection was passed through unread. `path` has no query.
+    `status` is that of the response the program got, 0 where it got none; `reason` is a sentence where it was refused.
+    """
+
+    host: str
+    port: int
+    method: str
+    path: str
+    decision: Literal["allowed", "refused"]
+    reason: str = ""
+    status: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactCreated:
     """A file below `/output` that the run created or changed."""
 
@@ -59,4 +78,4 @@ class Completed:
     result: ExecutionResult
 
 
-Event = Output | ToolStarted | ToolFinished | ArtifactCreated | Completed
+Event = Output | ToolStarted | ToolFinished | NetworkRequest | ArtifactCreated | Completed

@@ -7,7 +7,7 @@ import stat as stat_modes
 import threading
 from collections.abc import Iterator
 
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 
 from .blocking import run_blocking

@@ -22,7 +22,7 @@ from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind, Unsupported
 from actbox.core.events import ArtifactCreated, Completed, Event, Output
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
 

@@ -25,7 +25,7 @@ from actbox.core.errors import (
     Unsupported,
 )
 from actbox.core.events import Event
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.tools import Toolset

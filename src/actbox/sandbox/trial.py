@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from actbox.core.errors import ActboxError, ErrorKind
-from actbox.core.policy import Limits, Policy
+from actbox.core.limits import Limits
+from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 

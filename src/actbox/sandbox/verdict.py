@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 
 from .channel.messages import Done
 from .ending import Ending, Stop

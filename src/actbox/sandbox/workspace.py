@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 
 from .artifacts import OutputFolder, is_empty
 from .contract import FileInfo

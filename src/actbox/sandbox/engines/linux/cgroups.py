@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 
 _CONTROLLERS: tuple[str, ...] = ("memory", "pids")
 _MOUNT = Path("/sys/fs/cgroup")

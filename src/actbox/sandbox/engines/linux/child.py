@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.nursery.datagrams import receive, send
 from actbox.sandbox.runs import GuestProcess

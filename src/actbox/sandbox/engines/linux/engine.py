@@ -11,7 +11,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
-from actbox.core.policy import INPUT, OUTPUT, FileMount, Limits, Policy
+from actbox.core.limits import Limits
+from actbox.core.mounts import INPUT, OUTPUT, FileMount
+from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
 from actbox.sandbox.local import GuestStart, LocalSandbox

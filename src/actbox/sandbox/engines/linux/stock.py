@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
-from actbox.core.policy import Limits
+from actbox.core.limits import Limits
 
 from .cgroups import RunGroup, support
 from .child import Child

@@ -1,0 +1,55 @@
+"""How much a run may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from .errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a run may use. Each has an enforcer, which an engine names in its `traits`.
+
+    A run always has all of these: the defaults hold where nothing is said.
+    """
+
+    wall_seconds: float = field(
+        default=60.0, metadata={"unit": "seconds", "about": "time from start to end, tools included"}
+    )
+    cpu_seconds: float = field(
+        default=60.0, metadata={"unit": "seconds", "about": "processor time of all the run's processes"}
+    )
+    memory_mib: int = field(default=1024, metadata={"unit": "MiB", "about": "memory of all the run's processes"})
+    processes: int = field(default=64, metadata={"unit": "processes and threads", "about": "alive at once"})
+    open_files: int = field(default=256, metadata={"unit": "descriptors", "about": "open at once in one process"})
+    file_mib: int = field(default=256, metadata={"unit": "MiB", "about": "size of one file"})
+    workspace_mib: int = field(
+        default=512,
+        metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp, and 64 MiB in /dev/shm"},
+    )
+    output_bytes: int = field(default=10_000_000, metadata={"unit": "bytes", "about": "stdout and stderr together"})
+    tool_calls: int = field(default=10_000, metadata={"unit": "calls", "about": "tool calls in one run"})
+    message_bytes: int = field(
+        default=16 * 2**20,
+        metadata={
+            "unit": "bytes",
+            "about": "one message on the channel: a tool's arguments or result, the value",
+        },
+    )
+    artifacts: int = field(default=200, metadata={"unit": "files", "about": "artifacts collected from one run"})
+    artifact_mib: int = field(default=256, metadata={"unit": "MiB", "about": "all artifacts of one run together"})
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            number = isinstance(value, (int, float) if spec.type == "float" else int) and not isinstance(value, bool)
+            if not number or not 0 < value < float("inf"):
+                kind = "number" if spec.type == "float" else "whole number"
+                raise InvalidValue(
+                    f"Limits.{spec.name} must be a {kind} of {spec.metadata['unit']} above zero, not {value!r}"
+                )
+
+    def to_dict(self) -> dict[str, float]:
+        """Return every limit by name."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
