@@ -327,6 +327,19 @@ async def test_a_loop_that_is_never_idle_can_be_interrupted(session: Session, ru
         assert (result.error.kind, result.state_kept) == (ErrorKind.TIMEOUT, True)
 
 
+async def test_a_program_whose_time_is_over_before_its_guest_has_read_it_is_interrupted(session: Session) -> None:
+    """The guest is stopped meanwhile, as on a machine that has much else to do."""
+    await session.run(
+        "import os, subprocess\nx = 1\nme = os.getpid()\n"
+        "stop = f'sleep 0.1; kill -STOP {me}; sleep 0.5; kill -CONT {me}'\nsubprocess.Popen(['/bin/sh', '-c', stop])"
+    )
+    await asyncio.sleep(0.3)
+    result = await session.run("while True: pass", timeout=0.05)
+    assert result.error is not None
+    assert (result.error.kind, result.state_kept) == (ErrorKind.TIMEOUT, True)
+    assert (await session.run("x")).value == 1
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

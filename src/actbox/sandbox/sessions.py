@@ -46,6 +46,8 @@ from .workspace import Workspace
 
 # How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
 GRACE_SECONDS = 1.0
+# How soon it is looked again whether a program that is to be interrupted has reached its guest.
+_LOOK_AGAIN_SECONDS = 0.005
 # What a guest may take for a step of the session's own.
 _STEP_SECONDS = 30.0
 # Reasons to end a program that leave its guest trustworthy.
@@ -403,9 +405,15 @@ class _SessionRun(Run):
             self._guest.kill()
         elif not self._interrupted and not self._over.done():
             self._interrupted = True
-            self._live.interrupts += 1
-            self._guest.interrupt()
             self._timers.append(self._loop.call_later(GRACE_SECONDS, self._guest.kill))
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._link is not None and self._link.unheard:  # between two programs an interrupt does nothing
+            self._timers.append(self._loop.call_later(_LOOK_AGAIN_SECONDS, self._interrupt))
+            return
+        self._live.interrupts += 1
+        self._guest.interrupt()
 
     def _on_done(self, done: Done) -> None:
         """The program is over, and the guest waits for the next."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,6 +57,16 @@ class Link:
             self._loop.add_writer(self._fd, self._on_writable)
         self._backlog.append(view)
         self.backlog_bytes += len(view)
+
+    @property
+    def unheard(self) -> bool:
+        """Whether the guest has still to read some of what was sent."""
+        if self._backlog:
+            return True
+        try:
+            return int.from_bytes(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder) > 0
+        except OSError:  # closed, or a system that cannot tell
+            return False
 
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame, with copies of descriptors beside its first byte, while nothing else is under way."""

@@ -291,6 +291,8 @@ class HostChannel:
     def _read(self) -> bytes:
         if self._answering:
             return self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+        if not self._programs:
+            self.interrupts.listen()
         # Between two programs descriptors may come along. (`socket.recv_fds` takes flags, and may forget them.)
         descriptors = array.array("i")
         room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)

@@ -23,6 +23,9 @@ class NoInterrupts:
     def check(self) -> None:
         """Raise `KeyboardInterrupt` now if one is kept back."""
 
+    def listen(self) -> None:
+        """Say that the next program is about to be read: an interrupt that comes from now on may be meant for it."""
+
     def wait(self, function: Callable[[], Any]) -> Any:
         """Call a function that waits, and that may be interrupted although the block around it may not."""
         return function()
@@ -43,17 +46,27 @@ class Interrupts(NoInterrupts):
         self._kept_back = False
         self._seen = 0
         self._earlier = 0
+        self._seen_before = 0
         self.elsewhere: Callable[[Optional[FrameType]], bool] = lambda frame: False
         """Called first, with what runs now: may take the interrupt in another way, and then returns true."""
         self.forbid()
 
     def allow(self, earlier: int) -> None:
-        """Let the program be interrupted; `earlier` interrupts were meant for programs before it."""
+        """Let the program be interrupted; `earlier` interrupts were meant for programs before it.
+
+        Raises `KeyboardInterrupt` where one has come since the program was read.
+        """
         self._earlier = earlier
         self._kept_back = False
         # A program may have put a handler of its own in this place; it does not outlast its run.
         signal.signal(signal.SIGINT, self._on_signal)
         self._running = True
+        if self._seen > max(earlier, self._seen_before):
+            raise KeyboardInterrupt
+
+    def listen(self) -> None:
+        """See `NoInterrupts`. The host interrupts no program that has not been read."""
+        self._seen_before = self._seen
 
     def forbid(self) -> None:
         """Interrupt nothing more; also what came before and was kept back."""
@@ -63,7 +76,7 @@ class Interrupts(NoInterrupts):
 
     def become_copy(self) -> None:
         """In a copy of this process: no interrupt was meant for it yet."""
-        self._seen = self._earlier = 0
+        self._seen = self._earlier = self._seen_before = 0
 
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:
