@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from .errors import InvalidValue
 
 _HOST_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes resolvers take a name for an IPv4 address, as its last label
 _METHOD = re.compile(r"[A-Z][A-Z-]*")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +22,26 @@ class AllowedDomain:
     """A host that a program may reach, and how.
 
     `target` is a host name (`api.example.com`, or `*.example.com` for its subdomains), optionally with a scheme and a
-    port, which both restrict; without a port only 80 and 443 are meant. `methods` are HTTP methods, `None` for all.
-    Normalised here, once: `host` is lower-case IDNA, `methods` upper-case. `str()` gives the normalised target.
+    port, which both restrict; without a port only 80 (http) and 443 (https) are meant. An IP address is meant
+    literally. `methods` are HTTP methods, `None` for all. Normalised here, once: `host` is lower-case IDNA, `methods`
+    upper-case. `str()` gives the normalised target.
 
-    Raises `InvalidValue` for a path, query or user info in the target, and for an empty list of methods.
+    Where several entries match a request, the most specific alone decides: an exact name before a wildcard, a longer
+    wildcard before a shorter one, then an entry with a port before one without, then one with a scheme before one
+    without; of equal ones the first.
+
+    The rest bounds what the entry lets through:
+
+    * `requests_per_minute`: requests that may begin within any 60 seconds. An encrypted connection that is passed
+      through unread counts as one request, here and below.
+    * `request_bytes`, `response_bytes`: bytes of one request's and one response's body.
+    * `seconds`: how long one exchange may take, from its request's head to the last byte of the response.
+    * `private`: whether the name may resolve to an address of a private network, a loopback or a shared (carrier's)
+      one. Link-local, multicast and reserved addresses and those of cloud metadata services are never meant by a name;
+      whoever wants one names the address itself.
+
+    Raises `InvalidValue` for a path, query or user info in the target, for an empty list of methods, and for a bound
+    that is not above zero.
     """
 
     target: str
@@ -30,8 +49,23 @@ class AllowedDomain:
     host: str
     scheme: Literal["http", "https"] | None
     port: int | None
+    requests_per_minute: int
+    request_bytes: int
+    response_bytes: int
+    seconds: float
+    private: bool
 
-    def __init__(self, target: str, methods: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        methods: Iterable[str] | None = None,
+        *,
+        requests_per_minute: int = 1000,
+        request_bytes: int = 256 * 2**20,
+        response_bytes: int = 2 * 2**30,
+        seconds: float = 600.0,
+        private: bool = False,
+    ) -> None:
         host, scheme, port = _parse_target(target)
         literal = f"[{host}]" if ":" in host else host
         text = (f"{scheme}://" if scheme else "") + literal + (f":{port}" if port is not None else "")
@@ -40,6 +74,22 @@ class AllowedDomain:
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "scheme", scheme)
         object.__setattr__(self, "port", port)
+        for name, count in (
+            ("requests_per_minute", requests_per_minute),
+            ("request_bytes", request_bytes),
+            ("response_bytes", response_bytes),
+        ):
+            if not isinstance(count, int) or isinstance(count, bool) or count <= 0:
+                raise InvalidValue(
+                    f"AllowedDomain({target!r}): {name} must be a whole number above zero, not {count!r}"
+                )
+            object.__setattr__(self, name, count)
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < float("inf"):
+            raise InvalidValue(f"AllowedDomain({target!r}): seconds must be a number above zero, not {seconds!r}")
+        object.__setattr__(self, "seconds", float(seconds))
+        if not isinstance(private, bool):
+            raise InvalidValue(f"AllowedDomain({target!r}): private is True or False, not {private!r}")
+        object.__setattr__(self, "private", private)
 
     def __str__(self) -> str:
         return self.target
@@ -50,6 +100,61 @@ class AllowedDomain:
         if self.port is not None:
             return frozenset({self.port})
         return {"http": frozenset({80}), "https": frozenset({443})}.get(self.scheme or "", frozenset({80, 443}))
+
+    def matches(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
+        """Return whether the entry is about this place; `host` is as `host_name` returns it."""
+        if self.scheme not in (None, scheme):
+            return False
+        return port == self._port(scheme) and _covers(self.host, host)
+
+    def overlaps(self, other: AllowedDomain) -> bool:
+        """Return whether there can be a place that both entries are about."""
+        hosts = self.host == other.host or _covers(self.host, other.host) or _covers(other.host, self.host)
+        return hosts and any(
+            self._port(scheme) == other._port(scheme)
+            for scheme in ("http", "https")
+            if self.scheme in (None, scheme) and other.scheme in (None, scheme)
+        )
+
+    def _port(self, scheme: str) -> int:
+        return self.port if self.port is not None else _DEFAULT_PORTS[scheme]
+
+    @property
+    def specificity(self) -> tuple[bool, int, bool, bool]:
+        """How narrowly the entry is meant: of several that match a place, the greatest decides."""
+        wildcard = self.host.startswith("*.")
+        return not wildcard, len(self.host), self.port is not None, self.scheme is not None
+
+
+def host_name(text: str) -> str:
+    """Return a host name or an IP address in its one normal form; raise `ValueError` for what is neither.
+
+    Spellings of an IPv4 address other than four decimal numbers (`127.1`, `0x7f000001`) are no host names either,
+    since resolvers would take them for addresses.
+    """
+    if ":" in text:
+        return str(ipaddress.IPv6Address(text))
+    name = text.removesuffix(".").lower()
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode("ascii").lower()
+        except UnicodeError:
+            raise ValueError(f"{text!r} is not a host name") from None
+    labels = name.split(".")
+    if len(name) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(f"{text!r} is not a host name")
+    if _NUMBER.fullmatch(labels[-1]):
+        return str(ipaddress.IPv4Address(name))
+    return name
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host, as `host_name` returns it, is an IP address."""
+    return ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
+
+
+def _covers(pattern: str, host: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def _parse_target(target: str) -> tuple[str, Literal["http", "https"] | None, int | None]:
@@ -79,25 +184,18 @@ def _parse_target(target: str) -> tuple[str, Literal["http", "https"] | None, in
     return host, ("http" if scheme == "http" else "https") if scheme else None, port
 
 
-def _normal_host(name: str, wrong: Any) -> str:
-    if ":" in name:  # an IPv6 literal; urlsplit has taken the brackets off
-        import ipaddress
-
-        try:
-            return str(ipaddress.IPv6Address(name))
-        except ValueError:
-            raise wrong(f"{name!r} is not an IPv6 address") from None
+def _normal_host(name: str, wrong: Callable[[str], InvalidValue]) -> str:
     wildcard = name.startswith("*.")
-    bare = name.removeprefix("*.").rstrip(".")
-    if not bare or "*" in bare:
+    bare = name.removeprefix("*.")
+    if not bare.strip(".") or "*" in bare:
         raise wrong("give a host name; a '*' may stand only as the whole first label ('*.example.com')")
     try:
-        ascii_name = bare.lower().encode("idna").decode("ascii") if not bare.isascii() else bare.lower()
-    except UnicodeError:
-        raise wrong(f"{bare!r} is not a host name") from None
-    if len(ascii_name) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in ascii_name.split(".")):
-        raise wrong(f"{bare!r} is not a host name")
-    return ("*." if wildcard else "") + ascii_name
+        host = host_name(bare)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    if wildcard and is_address(host):
+        raise wrong("an address has no subdomains")
+    return ("*." if wildcard else "") + host
 
 
 def _parse_methods(target: str, methods: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .domains import AllowedDomain
 from .errors import InvalidValue
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_HEADER = re.compile(r"[A-Za-z0-9-]+: [^\x00-\x1f\x7f]*[^\x00-\x20\x7f]")
+# Those by which a message is framed, addressed or changed on its way.
+_NOT_FOR_SECRETS = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "range"}
+    | {"accept-encoding", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """A value that requests to some hosts carry and that the program itself never sees.
 
-    `header` is a whole header line with `{}` where the value goes. The value is left out of `repr`.
+    `header` is a whole header line with `{}` where the value goes; it replaces a header of that name which the program
+    sent. The value is left out of `repr`. `domains` are targets as in `AllowedDomain`. The secret goes out encrypted,
+    to https, unless its own entry there says `http://`. In responses of these hosts the value is made unreadable
+    wherever it comes back as it is or in a usual encoding; a host that means to tell the program can still do so.
     """
 
     name: str
@@ -25,13 +37,25 @@ class Secret:
     def __init__(self, name: str, value: str, domains: Sequence[str], header: str = "Authorization: Bearer {}") -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             raise InvalidValue(f"Secret: the name {name!r} must be a word such as 'github'")
-        if not isinstance(value, str) or not value or any(c in value for c in "\r\n\0"):
-            raise InvalidValue(f"Secret({name!r}): the value must be one non-empty line of text")
+        if not isinstance(value, str) or not value or value != value.strip() or _CONTROL.search(value):
+            raise InvalidValue(
+                f"Secret({name!r}): the value must be one non-empty line of text, without control characters or "
+                "spaces around it"
+            )
         if isinstance(domains, str) or not domains:
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
-        if not re.fullmatch(r"[A-Za-z0-9-]+: [^\r\n\0]+", header) or header.count("{}") != 1:
+        if not _HEADER.fullmatch(header) or header.count("{}") != 1:
             raise InvalidValue(f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', not {header!r}")
+        if header.partition(":")[0].lower() in _NOT_FOR_SECRETS:
+            raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} is not one to carry a secret")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "domains", tuple(AllowedDomain(d).target for d in domains))
         object.__setattr__(self, "header", header)
+
+    def goes_to(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
+        """Return whether requests to this place carry the secret; `host` is as `host_name` returns it."""
+        targets = [AllowedDomain(domain) for domain in self.domains]
+        return any(
+            target.matches(scheme, host, port) and (scheme == "https" or target.scheme == "http") for target in targets
+        )

@@ -1,0 +1,138 @@
+"""The authority of one sandbox: it vouches to the guest for the hosts whose connections end at the proxy.
+
+Its key is made here, lives in this process's memory only, and ends with the sandbox.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import ssl
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from actbox.core.domains import is_address
+
+_VALID = datetime.timedelta(days=30)
+_CLOCK_SKEW = datetime.timedelta(days=1)
+_CONTEXTS_KEPT = 256
+
+
+class Authority:
+    """Makes a certificate for each host on demand. Valid for 30 days, so no sandbox that it serves may live longer.
+
+    `hosts` are those that it may vouch for, `*.example.com` among them; its own certificate says so (RFC 5280, name
+    constraints), so that a guest's trust in it reaches no further.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        self._not_before = now - _CLOCK_SKEW
+        self._not_after = now + _VALID
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        self._certificate = self._make_own(sorted(set(hosts)))
+        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate that guests trust."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """Return what a server needs to be taken for the host; HTTP/1.1 is the only protocol offered."""
+        context = self._contexts.get(host)
+        if context is None:
+            context = self._make_context(host)
+            self._contexts[host] = context
+            if len(self._contexts) > _CONTEXTS_KEPT:
+                self._contexts.popitem(last=False)
+        self._contexts.move_to_end(host)
+        return context
+
+    def _make_context(self, host: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+        context.set_alpn_protocols(["http/1.1"])
+        pem = self._make_leaf(host).public_bytes(serialization.Encoding.PEM) + self._leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        file = os.memfd_create("actbox-leaf", os.MFD_CLOEXEC)  # ssl reads keys from files only; this one has no name
+        try:
+            os.write(file, pem)
+            context.load_cert_chain(f"/proc/self/fd/{file}")
+        finally:
+            os.close(file)
+        return context
+
+    def _make_own(self, hosts: list[str]) -> x509.Certificate:
+        public = self._key.public_key()
+        permitted = [_constraint(host) for host in hosts]
+        return (
+            self._builder("actbox egress", public)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def _make_leaf(self, host: str) -> x509.Certificate:
+        issuer = self._key.public_key()
+        public = self._leaf_key.public_key()
+        return (
+            self._builder("actbox egress host", public)
+            .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def _builder(self, subject: str, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(_name(subject))
+            .issuer_name(_name("actbox egress"))
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._not_before)
+            .not_valid_after(self._not_after)
+        )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _constraint(host: str) -> x509.GeneralName:
+    if is_address(host):
+        return x509.IPAddress(ipaddress.ip_network(host))
+    return x509.DNSName(host.removeprefix("*."))
+
+
+def _alternative_name(host: str) -> x509.GeneralName:
+    return x509.IPAddress(ipaddress.ip_address(host)) if is_address(host) else x509.DNSName(host)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

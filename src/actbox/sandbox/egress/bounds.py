@@ -1,0 +1,28 @@
+"""How much the clients of one proxy may take of the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much one sandbox may ask of its proxy, whatever its policy allows.
+
+    A connection beyond `connections` waits until another one has ended. `head_bytes`, `line_bytes` and `headers` bound
+    the head of a request, and `head_bytes` that of a response; `hello_bytes` bounds a TLS ClientHello.
+
+    Times are in seconds: `idle` for a client that sends nothing where something is expected, `hello` for a TLS
+    handshake, `connect` for the resolution of a name and for each connection to an address, `tunnel_idle` for a tunnel
+    in which nothing moves either way.
+    """
+
+    connections: int = 128
+    head_bytes: int = 64 * 1024
+    line_bytes: int = 16 * 1024
+    headers: int = 100
+    hello_bytes: int = 32 * 1024
+    idle: float = 60.0
+    hello: float = 20.0
+    connect: float = 15.0
+    tunnel_idle: float = 300.0

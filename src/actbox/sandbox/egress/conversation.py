@@ -1,0 +1,350 @@
+"""One connection of a client, from its first byte to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from actbox.core.domains import AllowedDomain, is_address
+from actbox.core.events import NetworkRequest
+
+from .authority import Authority
+from .bounds import Bounds
+from .client_hello import ClientHello, NotHello, parse_client_hello
+from .exchange import Broken, Exchange
+from .head import Malformed, RequestHead, parse_authority, split_absolute
+from .incoming import ClientGone, IncomingRequest, RequestReader, read
+from .record import Record
+from .refusal import Denied, plain_response, request_too_large
+from .rules import DEFAULT_PORTS, Rules, Scheme
+from .streams import ByteStream, TcpStream, TlsServerStream, linger
+from .tunnel import pass_through
+from .upstream import Dialer
+
+Kind = Literal["proxy", "http", "https"]
+Tell = Callable[[NetworkRequest], None]
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, section 6.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """What all connections of one sandbox go by. `authority` is there if any entry needs it."""
+
+    rules: Rules
+    dialer: Dialer
+    authority: Authority | None
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where requests of a connection go that does not lead to a proxy, as far as that is known."""
+
+    scheme: Scheme
+    host: str | None
+    port: int
+
+
+class Conversation:
+    """Serves one connection; each request, and each connection that is refused, is told once."""
+
+    def __init__(self, enforcement: Enforcement, stream: TcpStream, tell: Tell) -> None:
+        self._rules = enforcement.rules
+        self._dialer = enforcement.dialer
+        self._authority = enforcement.authority
+        self._bounds = enforcement.bounds
+        self._stream = stream
+        self._tell = tell
+
+    async def run(self, kind: Kind) -> None:
+        """Go on until the client or a failure ends the connection."""
+        try:
+            if kind == "https":
+                await self._transparent_tls()
+            else:
+                place = Place("http", None, DEFAULT_PORTS["http"]) if kind == "http" else None
+                await self._requests(self._stream, place)
+        except ClientGone:
+            self._stream.abort()
+
+    async def _requests(self, stream: ByteStream, place: Place | None) -> None:
+        """Serve request after request; without a place they say themselves where they go, as to a proxy."""
+        reader = RequestReader(stream, self._bounds)
+        while True:
+            try:
+                request = await reader.next()
+            except Malformed as malformed:
+                record = Record(host=(place and place.host) or "", port=place.port if place else 0)
+                record.failed(malformed)
+                record.status = malformed.status
+                self._tell(record.told())
+                await self._say(stream, malformed, close=True)
+                return
+            if request is None:
+                await linger(stream)
+                return
+            if place is None and request.head.method == "CONNECT":
+                await self._connect(request, reader)
+                return
+            if not await self._request(request, stream, place):
+                return
+
+    # one request
+
+    async def _request(self, request: IncomingRequest, stream: ByteStream, place: Place | None) -> bool:
+        """Answer a request; return whether another may follow on the connection."""
+        record = Record(method=request.head.method)
+        exchange: Exchange | None = None
+        limit: AllowedDomain | None = None
+        try:
+            scheme, entry = self._decide(request.head, place, record)
+            limit = entry
+            self._rules.count(entry)
+            async with asyncio.timeout(entry.seconds):
+                dial = self._dialer.connect_tls if scheme == "https" else self._dialer.connect_plain
+                upstream = await dial(entry, record.host, record.port)
+                secrets = self._rules.secrets(scheme, record.host, record.port)
+                exchange = Exchange(request, stream, upstream, entry, secrets, record, self._bounds)
+                return await exchange.run(_authority(scheme, record.host, record.port))
+        except Denied as denied:
+            return await self._refuse(request, stream, record, denied)
+        except TimeoutError:
+            late = Denied(504, f"The exchange with {record.host} took longer than the {limit} entry allows.")
+            if exchange is None or not exchange.begun:
+                return await self._refuse(request, stream, record, late)
+            record.failed(late)
+            stream.abort()
+            return False
+        except Broken as broken:
+            record.failed(broken.denied)
+            stream.abort()
+            return False
+        except ClientGone:
+            record.reason = "The program closed the connection."
+            raise
+        finally:
+            self._tell(record.told())
+
+    def _decide(self, head: RequestHead, place: Place | None, record: Record) -> tuple[Scheme, AllowedDomain]:
+        """Return how the request goes on and by which entry, or raise `Denied`; note in the record where it goes."""
+        scheme: Scheme = place.scheme if place else "http"
+        if place is None:
+            authority, target = split_absolute(head.target, head.method)
+            host, port = authority.host, authority.port or DEFAULT_PORTS[scheme]
+        else:
+            target = head.target
+            if head.host is None:
+                raise Malformed("it has no Host header")
+            host, port = place.host or head.host.host, place.port
+        record.host, record.port, record.target = host, port, target
+        if head.host is not None and (head.host.host, head.host.port or DEFAULT_PORTS[scheme]) != (host, port):
+            raise Malformed(f"its Host header names another host than {host}:{port}, to which it was sent")
+        if "#" in target or not (target.startswith("/") or (target == "*" and head.method == "OPTIONS")):
+            raise Malformed("its target is not a path")
+        entry = self._rules.entry(scheme, host, port)
+        self._rules.check_method(entry, head.method, host)
+        if head.method == "CONNECT":
+            raise Denied(403, "Refused by the network policy: CONNECT is for a proxy, and not for what it leads to.")
+        if head.values(b"upgrade"):
+            raise Denied(403, "Refused by the network policy: a change to another protocol (Upgrade) is not allowed.")
+        if any(value.lower() != b"100-continue" for value in head.values(b"expect")):
+            raise Denied(417, "The only expectation that can be met is 100-continue.")
+        if any(int(length) > entry.request_bytes for length in head.values(b"content-length")):
+            raise request_too_large(entry)
+        return scheme, entry
+
+    async def _refuse(self, request: IncomingRequest, stream: ByteStream, record: Record, denied: Denied) -> bool:
+        head = request.head
+        options = b",".join(head.values(b"connection")).lower()
+        close = head.has_body or head.version != "HTTP/1.1" or b"close" in options or denied.status == 400
+        record.failed(denied)
+        record.status = denied.status
+        await self._say(stream, denied, close=close, with_body=head.method != "HEAD")
+        return not close
+
+    async def _say(self, stream: ByteStream, denied: Denied, *, close: bool, with_body: bool = True) -> None:
+        response = plain_response(denied.status, denied.sentence, close=close, with_body=with_body)
+        try:
+            async with asyncio.timeout(self._bounds.idle):
+                await stream.write(response)
+        except (ConnectionError, TimeoutError):
+            raise ClientGone from None
+        if close:
+            await linger(stream)
+
+    # encrypted connections
+
+    async def _connect(self, request: IncomingRequest, reader: RequestReader) -> None:
+        record = Record(method="CONNECT")
+        try:
+            host, port, entry = self._decide_connect(request.head, record)
+            if not self._rules.reads(entry, host, port):
+                self._rules.count(entry)
+        except Denied as denied:
+            await self._end(record, denied, spoken="http")
+            return
+        if self._rules.reads(entry, host, port):
+            await self._stream.write(_ESTABLISHED)
+            await self._terminate_named(host, port, record, reader.rest())
+            return
+
+        async def establish() -> bytes:
+            await self._stream.write(_ESTABLISHED)
+            record.status = 200
+            first, hello = await self._hello(reader.rest())
+            _check_name(hello, host, read=False)
+            return first
+
+        await self._tunnel(entry, record, establish)
+
+    def _decide_connect(self, head: RequestHead, record: Record) -> tuple[str, int, AllowedDomain]:
+        named = parse_authority(head.target)
+        if named.port is None:
+            raise Malformed("CONNECT names a host and a port")
+        host, port = record.host, record.port = named.host, named.port
+        if head.host is not None and (head.host.host, head.host.port or port) != (host, port):
+            raise Malformed("its Host header names another host than its target")
+        if head.has_body:
+            raise Malformed("a CONNECT has no body")
+        return host, port, self._rules.entry("https", host, port)
+
+    async def _terminate_named(self, host: str, port: int, record: Record, first: bytes) -> None:
+        try:
+            raw, hello = await self._hello(first)
+            _check_name(hello, host, read=True)
+        except Denied as denied:
+            await self._end(record, denied, spoken="tls")
+            return
+        await self._terminate(host, port, record, raw)
+
+    async def _transparent_tls(self) -> None:
+        port = DEFAULT_PORTS["https"]
+        record = Record(method="CONNECT", port=port)
+        first = await read(self._stream, self._bounds.hello)
+        if not first:
+            return
+        try:
+            raw, hello = await self._hello(first)
+            if hello.server_name is None:
+                raise Denied(403, "Refused by the network policy: the TLS connection names no server.")
+            host = record.host = hello.server_name
+            entry = self._rules.entry("https", host, port)
+            reads = self._rules.reads(entry, host, port)
+            _check_name(hello, host, read=reads)
+            if not reads:
+                self._rules.count(entry)
+        except Denied as denied:
+            await self._end(record, denied, spoken="tls")
+            return
+        if reads:
+            await self._terminate(host, port, record, raw)
+            return
+
+        async def heard() -> bytes:
+            return raw
+
+        await self._tunnel(entry, record, heard, spoken="tls")
+
+    async def _hello(self, first: bytes) -> tuple[bytes, ClientHello]:
+        """Return what the client sent up to the end of its ClientHello, and what that says; or raise `Denied`."""
+        data = first
+        try:
+            async with asyncio.timeout(self._bounds.hello):
+                while (hello := parse_client_hello(data, self._bounds.hello_bytes)) is None:
+                    more = await self._stream.read()
+                    if not more:
+                        raise ClientGone
+                    data += more
+        except NotHello as error:
+            raise Denied(403, f"Refused by the network policy: only TLS may pass here, and {error}.") from None
+        except (TimeoutError, ConnectionError):
+            raise ClientGone from None
+        return data, hello
+
+    async def _terminate(self, host: str, port: int, record: Record, raw: bytes) -> None:
+        """Speak TLS with the client in the host's stead, and serve the requests inside."""
+        assert self._authority is not None, "an entry that is read without an authority"
+        tls = TlsServerStream(self._stream, self._authority.context(host), raw)
+        try:
+            async with asyncio.timeout(self._bounds.hello):
+                await tls.handshake()
+        except (ssl.SSLError, ConnectionError, TimeoutError) as error:
+            why = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
+            record.reason = (
+                f"The program ended the TLS handshake{why}; perhaps it does not trust the sandbox's authority."
+            )
+            self._tell(record.told())
+            self._stream.abort()
+            return
+        await self._requests(tls, Place("https", host, port))
+
+    async def _tunnel(
+        self,
+        entry: AllowedDomain,
+        record: Record,
+        hello: Callable[[], Awaitable[bytes]],
+        spoken: Literal["http", "tls"] = "http",
+    ) -> None:
+        """Connect to the record's host, and pass through what comes after `hello` has returned its first bytes."""
+        told = False
+        try:
+            async with asyncio.timeout(entry.seconds):
+                sock = await self._dialer.connect(entry, record.host, record.port)
+                try:
+                    first = await hello()
+                    spoken = "tls"
+                    await pass_through(self._stream, first, sock, entry, record, self._bounds.tunnel_idle)
+                finally:
+                    sock.close()
+        except Denied as denied:
+            told = True
+            await self._end(record, denied, spoken="tls" if record.status == 200 else spoken)
+        except TimeoutError:
+            told = True
+            late = Denied(504, f"The connection to {record.host} lasted longer than the {entry} entry allows.")
+            await self._end(record, late, spoken="tls" if record.status == 200 else spoken)
+        except ClientGone:
+            record.reason = "The connection broke off."
+            raise
+        finally:
+            if not told:
+                self._tell(record.told())
+
+    async def _end(self, record: Record, denied: Denied, spoken: Literal["http", "tls"]) -> None:
+        """Tell why a connection ends, and say so to the client as far as what it speaks allows."""
+        record.failed(denied)
+        if spoken == "http":
+            record.status = denied.status
+        self._tell(record.told())
+        if spoken == "http":
+            await self._say(self._stream, denied, close=True)
+            return
+        try:
+            async with asyncio.timeout(self._bounds.idle):
+                await self._stream.write(_ACCESS_DENIED)
+        except (ConnectionError, TimeoutError):
+            raise ClientGone from None
+        await linger(self._stream)
+
+
+def _check_name(hello: ClientHello, host: str, *, read: bool) -> None:
+    """Raise `Denied` where a TLS connection is not certain to be for the host."""
+    name = hello.server_name
+    if name is None and not is_address(host):  # no server name can be an address (RFC 6066, section 3)
+        raise Denied(403, f"Refused by the network policy: the TLS connection to {host} names no server.")
+    if name is not None and name != host:
+        raise Denied(403, f"Refused by the network policy: the TLS connection to {host} names the server {name}.")
+    if hello.encrypted and not read:
+        raise Denied(
+            403, f"Refused by the network policy: the TLS connection to {host} hides a name (encrypted ClientHello)."
+        )
+
+
+def _authority(scheme: Scheme, host: str, port: int) -> str:
+    literal = f"[{host}]" if ":" in host else host
+    return literal if port == DEFAULT_PORTS[scheme] else f"{literal}:{port}"

@@ -1,0 +1,200 @@
+"""One request to a host and its response, streamed both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import h11
+
+from actbox.core.domains import AllowedDomain
+from actbox.core.secrets import Secret
+
+from .bounds import Bounds
+from .headers import Headers, end_to_end, with_secrets
+from .incoming import ClientGone, IncomingRequest
+from .record import Record
+from .redaction import Redactor
+from .refusal import Denied, request_too_large, response_too_large
+from .streams import ByteStream
+
+_READ_BYTES = 64 * 1024
+
+
+class Broken(Exception):
+    """The exchange failed after its response had begun: all that is left is to let the client see the break."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.sentence)
+        self.denied = denied
+
+
+class Exchange:
+    """Sends a request on and its response back. `secrets` are those that the request carries."""
+
+    def __init__(
+        self,
+        request: IncomingRequest,
+        client: ByteStream,
+        upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        entry: AllowedDomain,
+        secrets: Sequence[Secret],
+        record: Record,
+        bounds: Bounds,
+    ) -> None:
+        self._request = request
+        self._client = client
+        self._reader, self._writer = upstream
+        self._entry = entry
+        self._secrets = secrets
+        self._record = record
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=bounds.head_bytes)
+        self._redactor = Redactor(secrets) if secrets else None
+        self._begun = False
+
+    async def run(self, authority: str) -> bool:
+        """Do it; return whether the client may send another request on its connection.
+
+        Raises `Denied` while nothing of a response has been sent, `Broken` afterwards, `ClientGone` where the client
+        went away.
+        """
+        try:
+            await self._send_head(authority)
+            return await self._both_ways()
+        except Denied as denied:
+            if self._begun:
+                raise Broken(denied) from None
+            raise
+        except ClientGone:
+            raise
+        except (OSError, h11.RemoteProtocolError, h11.LocalProtocolError):
+            # No word of the error itself: it may quote a header, and that may carry a secret.
+            failure = Denied(502, f"{self._record.host} broke off or answered nonsense.", by_policy=False)
+            raise (Broken(failure) if self._begun else failure) from None
+        finally:
+            self._writer.transport.abort()
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a response has been sent to the client."""
+        return self._begun
+
+    async def _send_head(self, authority: str) -> None:
+        head = self._request.head
+        headers = [(name, value) for name, value in end_to_end(head.headers) if name not in (b"host", b"expect")]
+        if self._secrets:
+            headers = with_secrets(headers, self._secrets)
+        headers = [(b"host", authority.encode("ascii")), *headers, (b"connection", b"close")]
+        if head.values(b"transfer-encoding"):
+            headers.append((b"transfer-encoding", b"chunked"))
+        await self._send(h11.Request(method=head.method, target=self._record.target, headers=headers))
+
+    async def _both_ways(self) -> bool:
+        upload = asyncio.ensure_future(self._upload())
+        download = asyncio.ensure_future(self._download())
+        try:
+            await asyncio.wait((upload, download), return_when=asyncio.FIRST_COMPLETED)
+            if not download.done():
+                upload.result()
+                await download
+            download.result()
+            return upload.done() and upload.result() and self._request.may_go_on
+        finally:
+            for task in (upload, download):
+                task.cancel()
+            await asyncio.gather(upload, download, return_exceptions=True)
+
+    async def _upload(self) -> bool:
+        """Send the request's body; return whether the host took all of it."""
+        if self._request.http.they_are_waiting_for_100_continue:
+            # Said here, once the request may go out, and not asked of the host, which need not know.
+            go_on = self._request.http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+            await self._write(go_on or b"")
+        async for piece in self._request.body():
+            self._record.sent_bytes += len(piece)
+            if self._record.sent_bytes > self._entry.request_bytes:
+                raise request_too_large(self._entry)
+            if not await self._try_to_send(h11.Data(data=piece)):
+                return False
+        return await self._try_to_send(h11.EndOfMessage())
+
+    async def _download(self) -> None:
+        response = await self._response()
+        headers = self._checked(response)
+        reason = response.reason if self._redactor is None else self._redactor.whole(response.reason)
+        await self._answer(h11.Response(status_code=response.status_code, headers=headers, reason=reason))
+        self._record.status = response.status_code
+        async for piece in self._response_body():
+            self._record.received_bytes += len(piece)
+            if self._record.received_bytes > self._entry.response_bytes:
+                raise response_too_large(self._entry)
+            passed = piece if self._redactor is None else self._redactor.feed(piece)
+            if passed:
+                await self._answer(h11.Data(data=passed))
+        if self._redactor is not None and (rest := self._redactor.finish()):
+            await self._answer(h11.Data(data=rest))
+        await self._answer(h11.EndOfMessage())
+
+    async def _response(self) -> h11.Response:
+        while True:
+            event = await self._next_event()
+            if isinstance(event, h11.Response):
+                return event
+            if not isinstance(event, h11.InformationalResponse):
+                raise Denied(502, f"{self._record.host} closed the connection without an answer.", by_policy=False)
+
+    async def _response_body(self) -> AsyncIterator[bytes]:
+        while isinstance(event := await self._next_event(), h11.Data):
+            yield bytes(event.data)
+
+    async def _next_event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_READ_BYTES))
+        return event
+
+    def _checked(self, response: h11.Response) -> Headers:
+        """Return the headers for the client, or raise `Denied` for a response that may not pass."""
+        headers = end_to_end(response.headers)
+        lengths = [value for name, value in headers if name == b"content-length"]
+        reads_body = self._request.head.method != "HEAD"
+        if reads_body and any(int(length) > self._entry.response_bytes for length in lengths):
+            raise response_too_large(self._entry)
+        chunked = any(name == b"transfer-encoding" for name, _ in response.headers)
+        if chunked or (reads_body and self._redactor is not None):
+            headers = [(name, value) for name, value in headers if name != b"content-length"]
+        if self._redactor is None:
+            return headers
+        codings = {value.strip().lower() for name, value in headers if name == b"content-encoding"}
+        if reads_body and codings - {b"", b"identity"}:
+            raise Denied(
+                502,
+                f"{self._record.host} answered in a content encoding, in which an echo of a secret could not be found.",
+            )
+        redact = self._redactor.whole
+        return [(name, redact(value)) for name, value in headers if redact(name) == name]
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def _try_to_send(self, event: h11.Event) -> bool:
+        """Send a part of the body; a host that takes no more has perhaps said why, which the response will tell."""
+        with contextlib.suppress(OSError):
+            await self._send(event)
+            return True
+        return False
+
+    async def _answer(self, event: h11.Event) -> None:
+        data = self._request.http.send(event)
+        if data:
+            self._begun = True
+            await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._client.write(data)
+        except ConnectionError:
+            raise ClientGone from None

@@ -1,0 +1,40 @@
+"""Which headers go on, and which were meant for one connection only (RFC 9110, section 7.6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from actbox.core.secrets import Secret
+
+Headers = list[tuple[bytes, bytes]]
+
+_FOR_ONE_CONNECTION = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
+    | {b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)
+_NEVER_NAMED_IN_CONNECTION = frozenset({b"host", b"content-length"})  # they frame and address the message
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers without those of one connection and those that `Connection` names."""
+    headers = [(name.lower(), value) for name, value in headers]
+    named = {option.strip().lower() for name, value in headers if name == b"connection" for option in value.split(b",")}
+    left_out = _FOR_ONE_CONNECTION | (named - _NEVER_NAMED_IN_CONNECTION)
+    return [(name, value) for name, value in headers if name not in left_out]
+
+
+def with_secrets(headers: Headers, secrets: Sequence[Secret]) -> Headers:
+    """Return the headers of a request with each secret's own in place of what the program sent.
+
+    The answer must be readable and whole, so that an echo in it is found: no encoding, no ranges.
+    """
+    carried = {}
+    for secret in secrets:
+        name, _, value = secret.header.partition(": ")
+        carried[name.lower().encode("ascii")] = value.replace("{}", secret.value).encode()
+    left_out = {*carried, b"accept-encoding", b"range", b"if-range"}
+    return [
+        *((name, value) for name, value in headers if name not in left_out),
+        (b"accept-encoding", b"identity"),
+        *carried.items(),
+    ]

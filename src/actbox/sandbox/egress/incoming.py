@@ -1,0 +1,127 @@
+"""Requests as a client sends them over one connection, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import h11
+
+from .bounds import Bounds
+from .head import Malformed, RequestHead, check_line_ends, parse_head
+from .streams import ByteStream
+
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class ClientGone(Exception):
+    """The client closed the connection, or sent nothing for too long."""
+
+
+class IncomingRequest:
+    """A request whose head is here and whose body may still be coming. `http` is the server's side of the protocol."""
+
+    def __init__(self, head: RequestHead, http: h11.Connection, stream: ByteStream, idle: float) -> None:
+        self.head = head
+        self.http = http
+        self._stream = stream
+        self._idle = idle
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes. Raises `Malformed` where it is not framed as it should be, and `ClientGone`."""
+        while True:
+            try:
+                event = self.http.next_event()
+                if event is h11.NEED_DATA:
+                    self.http.receive_data(await read(self._stream, self._idle))
+            except h11.RemoteProtocolError:
+                raise Malformed("its body is not framed as its head says") from None
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):  # what trailers it has end here
+                return
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the exchange is over on both sides and the connection may be used again."""
+        return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
+
+
+class RequestReader:
+    """Takes requests off a stream; `first` are bytes that were read from it already."""
+
+    def __init__(self, stream: ByteStream, bounds: Bounds, first: bytes = b"") -> None:
+        self._stream = stream
+        self._bounds = bounds
+        self._buffer = first
+        self._http: h11.Connection | None = None
+
+    async def next(self) -> IncomingRequest | None:
+        """Return the next request, `None` where the client is done. Raises `Malformed` and `ClientGone`.
+
+        The one before must have been read to its end.
+        """
+        if self._http is not None:
+            self._buffer = self._http.trailing_data[0]
+            self._http = None
+        raw = await self._head()
+        if raw is None:
+            return None
+        head = parse_head(raw, self._bounds)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * self._bounds.head_bytes)
+        try:
+            self._http.receive_data(raw)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError:
+            raise Malformed("it is not HTTP/1.1") from None
+        if not isinstance(event, h11.Request):
+            raise Malformed("it is not HTTP/1.1")
+        if self._buffer:
+            self._http.receive_data(self._buffer)
+            self._buffer = b""
+        return IncomingRequest(head, self._http, self._stream, self._bounds.idle)
+
+    def rest(self) -> bytes:
+        """Return what was read beyond the last request, which has no body; nothing more is taken from the stream."""
+        return self._http.trailing_data[0] if self._http is not None else self._buffer
+
+    async def _head(self) -> bytes | None:
+        try:
+            async with asyncio.timeout(self._bounds.idle):
+                end = await self._end_of_head()
+        except (ConnectionError, TimeoutError):
+            raise ClientGone from None
+        if end is None:
+            return None
+        if end > self._bounds.head_bytes:
+            raise self._too_long()
+        raw, self._buffer = self._buffer[:end], self._buffer[end:]
+        return raw
+
+    async def _end_of_head(self) -> int | None:
+        """Read until a head is there and return where it ends; `None` where the client ended instead of beginning."""
+        searched = 0
+        while (end := self._buffer.find(_END_OF_HEAD, max(0, searched - 3))) < 0:
+            if len(self._buffer) > self._bounds.head_bytes:
+                raise self._too_long()
+            check_line_ends(self._buffer[max(0, searched - 1) :])  # or the end might never be seen
+            searched = len(self._buffer)
+            data = await self._stream.read()
+            if not data and self._buffer:
+                raise ClientGone
+            if not data:
+                return None
+            self._buffer += data
+        return end + len(_END_OF_HEAD)
+
+    def _too_long(self) -> Malformed:
+        return Malformed(f"its head is longer than {self._bounds.head_bytes} bytes")
+
+
+async def read(stream: ByteStream, idle: float) -> bytes:
+    """Read from a client that is expected to send something; raises `ClientGone` where it does not, but for the end."""
+    try:
+        async with asyncio.timeout(idle):
+            return await stream.read()
+    except (ConnectionError, TimeoutError):
+        raise ClientGone from None

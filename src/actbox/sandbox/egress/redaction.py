@@ -1,0 +1,107 @@
+"""Takes the values of secrets out of what a host answers, should it echo them.
+
+Pure: bytes in, bytes out. Found are the value itself and what the usual encodings make of it, also where it is split
+over pieces. A host that means to tell a program the value can always spell it in a way that is not here.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, quote_plus
+
+from actbox.core.secrets import Secret
+
+_LEAST_ENCODED = 4  # bytes of an encoded form below which it would be found everywhere
+
+
+class Redactor:
+    """Replaces values by `[secret NAME]` in a stream; `secrets` are those that went out with the request."""
+
+    def __init__(self, secrets: Sequence[Secret]) -> None:
+        self._instead: dict[bytes, bytes] = {}
+        for secret in secrets:
+            for form in _forms(secret.value):
+                self._instead.setdefault(form, f"[secret {secret.name}]".encode())
+        longest_first = sorted(self._instead, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
+        self._forms = longest_first
+        self._starts = frozenset(form[0] for form in longest_first)
+        self._longest = len(longest_first[0])
+        self._held = b""
+
+    def whole(self, data: bytes) -> bytes:
+        """Return some bytes that are whole, such as a header's value, without the values."""
+        return self._pattern.sub(self._replacement, data)
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what may be passed on. An end that could be the beginning of a value is held back."""
+        data = self._held + data
+        hold = self._may_begin(data)
+        out = []
+        done = 0
+        for match in self._pattern.finditer(data):
+            if match.start() >= hold:
+                break
+            out += [data[done : match.start()], self._replacement(match)]
+            done = match.end()
+        cut = max(hold, done)
+        out.append(data[done:cut])
+        self._held = data[cut:]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        """Return what was held back, at the end of the stream."""
+        held, self._held = self._held, b""
+        return self.whole(held)
+
+    def _replacement(self, match: re.Match[bytes]) -> bytes:
+        return self._instead[match[0]]
+
+    def _may_begin(self, data: bytes) -> int:
+        """Return the first place from which the rest is the beginning of some form, and not the whole of it."""
+        for start in range(max(0, len(data) - self._longest + 1), len(data)):
+            if data[start] in self._starts:
+                rest = data[start:]
+                if any(len(form) > len(rest) and form.startswith(rest) for form in self._forms):
+                    return start
+        return len(data)
+
+
+def _forms(value: str) -> set[bytes]:
+    """Return the ways in which a value may be spelled in a response."""
+    raw = value.encode()
+    spelled = {
+        quote(value, safe=""),
+        quote(value),
+        quote(value, safe="/:@!$&'()*+,;="),
+        quote_plus(value),
+        "".join(f"%{byte:02X}" for byte in raw),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        json.dumps(value)[1:-1].replace("/", "\\/"),
+        html.escape(value),
+        html.escape(value, quote=False),
+        repr(value)[1:-1],
+    }
+    forms = {text.encode() for text in spelled} | {raw}
+    forms |= {re.sub(rb"%[0-9A-F]{2}", lambda found: found[0].lower(), form) for form in forms}
+    forms |= {re.sub(rb"\\u[0-9a-f]{4}", lambda found: b"\\u" + found[0][2:].upper(), form) for form in forms}
+    encoded = {raw.hex().encode(), raw.hex().upper().encode()} | _in_base64(raw)
+    return forms | {form for form in encoded if len(form) >= _LEAST_ENCODED}
+
+
+def _in_base64(raw: bytes) -> set[bytes]:
+    """Return the value in base64, alone and, without the characters its neighbours share, in the midst of a text."""
+    forms = set()
+    for before in range(3):
+        whole = base64.b64encode(bytes(before) + raw).rstrip(b"=")
+        shared_front = (0, 2, 3)[before]
+        shared_back = 0 if (before + len(raw)) % 3 == 0 else 1
+        forms.add(whole[shared_front : len(whole) - shared_back])
+    forms.add(base64.b64encode(raw))
+    forms.add(base64.b64encode(raw).rstrip(b"="))
+    return forms | {form.translate(bytes.maketrans(b"+/", b"-_")) for form in forms}
