@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from .core.errors import InvalidValue
 from .core.events import Event
@@ -25,6 +25,9 @@ from .sandbox.forks import Branches, Snapshot
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
 from .sandbox.traits import Traits
+
+if TYPE_CHECKING:
+    from .sandbox.egress.upstream import Upstream
 
 T = TypeVar("T")
 
@@ -61,9 +64,11 @@ def open_sandbox(
     policy: Policy | None = None,
     env: Mapping[str, str] | None = None,
     allow_unisolated: bool = False,
+    upstream: Upstream | None = None,
 ) -> SyncSandbox:
     """Return a sandbox to be used with `with`; everything else is as for `actbox.open_sandbox`."""
-    return SyncSandbox(_open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated))
+    box = _open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated, upstream=upstream)
+    return SyncSandbox(box)
 
 
 class SyncFiles:

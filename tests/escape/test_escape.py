@@ -159,7 +159,7 @@ async def test_a_copy_that_leaves_its_root_gets_no_further_than_to_its_own_tree(
     stopped = await copy.run(LEAVE)
     assert stopped.error is not None and stopped.error.type == "PermissionError", stopped
     await copy.run("os.fchdir(outside)\nos.chroot('.')")
-    look = "[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/run')]"
+    look = "[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/var/sessions')]"
     assert (await copy.run(look)).value == [
         (await forkable.run("import os\nsorted(os.listdir('/'))")).value,
         "the copy",
@@ -169,9 +169,9 @@ async def test_a_copy_that_leaves_its_root_gets_no_further_than_to_its_own_tree(
         if attempt.group == "files" and "{host_file" in attempt.code:
             assert "ESCAPED" not in (await copy.run(program(attempt, host))).stdout
     for session in (copy, forkable):
-        for path in ("/x", "/run/x", "/run/1/x", "/run/1/workspace/mark", "/etc/x", "/usr/x"):
+        for path in ("/x", "/run/x", "/var/sessions/1/x", "/var/sessions/1/workspace/mark", "/etc/x", "/usr/x"):
             assert not (await session.run(f"open({path!r}, 'w')")).success
-    for path in ("/run", "/run/1", "/run/1/workspace"):
+    for path in ("/var/sessions", "/var/sessions/1", "/var/sessions/1/workspace"):
         assert not (await forkable.run(f"os.listdir({path!r})")).success
         assert not (await forkable.run(f"os.chmod({path!r}, 0o777)")).success
 

@@ -108,6 +108,15 @@ def run(
             "(its changes are thrown away). A relative GUEST lies below /input. May be repeated.",
         ),
     ] = None,
+    domains: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--domain",
+            metavar="HOST[=METHODS]",
+            help="Let the program reach a host by HTTP, such as api.example.com, '*.example.com' or "
+            "https://example.com:8443=GET,HEAD. May be repeated; nothing else can be reached.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Save what the program leaves in /output, and its figures."),
@@ -134,6 +143,7 @@ def run(
         memory=memory,
         inputs=inputs or [],
         mounts=mounts or [],
+        domains=domains or [],
         preload=preload or [],
         output=output,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
@@ -41,13 +42,19 @@ def parse_request(
     memory: int | None,
     inputs: Sequence[str],
     mounts: Sequence[str],
+    domains: Sequence[str],
     preload: Sequence[str],
     output: Path | None,
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     try:
         mounted = tuple(_mount(spec) for spec in mounts)
-        policy = Policy(limits=limits_from(timeout, memory), mounts=mounted, preload=tuple(preload))
+        policy = Policy(
+            limits=limits_from(timeout, memory),
+            mounts=mounted,
+            domains=tuple(_domain(spec) for spec in domains),
+            preload=tuple(preload),
+        )
         values = _inputs(inputs)
         source, name = _source(file, code)
         program = Program(source, inputs=values, name=name)
@@ -84,6 +91,14 @@ def _mount(spec: str) -> FileMount:
         return FileMount(host, guest, mode)  # type: ignore[arg-type]  # one of _MODES
     except InvalidValue as error:
         raise UsageError(f"--mount {spec}: {error}", _MOUNT_HINT) from None
+
+
+def _domain(spec: str) -> AllowedDomain:
+    host, equals, methods = spec.partition("=")
+    try:
+        return AllowedDomain(host, methods.split(",") if equals else None)
+    except InvalidValue as error:
+        raise UsageError(f"--domain {spec}: {error}", "such as --domain api.example.com=GET,HEAD") from None
 
 
 def _inputs(specs: Sequence[str]) -> dict[str, Any]:

@@ -27,14 +27,26 @@ class Secret:
     sent. The value is left out of `repr`. `domains` are targets as in `AllowedDomain`. The secret goes out encrypted,
     to https, unless its own entry there says `http://`. In responses of these hosts the value is made unreadable
     wherever it comes back as it is or in a usual encoding; a host that means to tell the program can still do so.
+
+    With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
+    read. That gives up what the rest of this class is for; it is for what speaks something else than HTTP.
     """
 
     name: str
     value: str = field(repr=False)
     domains: tuple[str, ...]
     header: str
+    as_file: bool
 
-    def __init__(self, name: str, value: str, domains: Sequence[str], header: str = "Authorization: Bearer {}") -> None:
+    def __init__(
+        self,
+        name: str,
+        value: str,
+        domains: Sequence[str] = (),
+        header: str = "Authorization: Bearer {}",
+        *,
+        as_file: bool = False,
+    ) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             raise InvalidValue(f"Secret: the name {name!r} must be a word such as 'github'")
         if not isinstance(value, str) or not value or value != value.strip() or _CONTROL.search(value):
@@ -42,7 +54,7 @@ class Secret:
                 f"Secret({name!r}): the value must be one non-empty line of text, without control characters or "
                 "spaces around it"
             )
-        if isinstance(domains, str) or not domains:
+        if isinstance(domains, str) or not (domains or as_file):
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
         if not _HEADER.fullmatch(header) or header.count("{}") != 1:
             raise InvalidValue(f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', not {header!r}")
@@ -52,6 +64,7 @@ class Secret:
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "domains", tuple(AllowedDomain(d).target for d in domains))
         object.__setattr__(self, "header", header)
+        object.__setattr__(self, "as_file", bool(as_file))
 
     def goes_to(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
         """Return whether requests to this place carry the secret; `host` is as `host_name` returns it."""

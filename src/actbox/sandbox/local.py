@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any
+from typing import Any, Self
 
 from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
@@ -95,6 +95,10 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
     def _prepare_next(self) -> None:
         """Make ready what the next run will take; called when a run has ended, or has gone on for a while."""
+
+    def _sibling(self) -> Self:
+        """Return another sandbox like this one."""
+        return type(self)(self.policy)
 
     @abstractmethod
     def _base_variables(self) -> Mapping[str, str]:
@@ -194,7 +198,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         self._running()
-        sibling = type(self)(self.policy)
+        sibling = self._sibling()
         self._siblings.add(sibling)
         try:
             await sibling.start()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
 
 from .contract import Sandbox
 from .traits import EngineCheck
+
+if TYPE_CHECKING:
+    from .egress.upstream import Upstream
 
 _log = logging.getLogger("actbox")
 
@@ -37,12 +41,15 @@ def open_sandbox(
     policy: Policy | None = None,
     env: Mapping[str, str] | None = None,
     allow_unisolated: bool = False,
+    upstream: Upstream | None = None,
 ) -> Sandbox:
     """Return a sandbox, which starts with `async with` (or `start()`).
 
     `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython; which and why goes to
     the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
-    policy's. The `process` engine isolates nothing, and is opened only when `allow_unisolated` is true, also by name.
+    policy's. `upstream` is how the proxy reaches the policy's domains, where the system's resolver and the authorities
+    that it trusts will not do. The `process` engine isolates nothing, and is opened only when `allow_unisolated` is
+    true, also by name.
 
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
@@ -59,7 +66,11 @@ def open_sandbox(
 
         if engine == "auto":
             _log.info("auto: the linux engine, the strongest of %s that runs full CPython", ", ".join(ENGINES))
-        return LinuxSandbox(policy)
+        if not (policy.domains or policy.secrets):
+            return LinuxSandbox(policy)
+        from .engines.linux.network import Network  # what it needs takes long to import
+
+        return LinuxSandbox(policy, Network(policy, upstream))
     if not allow_unisolated:
         raise SandboxUnavailable(
             "the process engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"

@@ -16,12 +16,13 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind, Unsupported
-from actbox.core.events import ArtifactCreated, Completed, Event, Output
+from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact, ExecutionResult, Usage
 from actbox.tools import Toolset
@@ -32,7 +33,7 @@ from .channel.messages import Call, Done, parse
 from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
-from .verdict import verdict
+from .verdict import blame_refusal, verdict
 from .workspace import Workspace
 
 _READ_BYTES = 1024 * 1024
@@ -44,6 +45,8 @@ SHORT_SECONDS = 0.003
 _GRACE_SECONDS = 0.5
 # How long its pid 1 may take to say how it ended, on a machine that has much else to do.
 _LONG_GRACE_SECONDS = 5.0
+# So many requests that a session made between two programs are kept for the next one to tell of.
+_MOST_UNTOLD = 1000
 _HANDS_OFF = "do not touch descriptors other than those that the program opened itself"
 
 
@@ -58,6 +61,9 @@ class GuestProcess(ABC):
     """What goes to the guest with the first message, to be its standard input; -1 where it has one already."""
     stopped: Stop | None = None
     """Set by the engine before it ends a guest for a reason of its own, such as the sandbox's `stop()`."""
+    on_network: Callable[[NetworkRequest], None] | None = None
+    """Set by the run that goes on now, if any: called in its event loop with each request that was decided on."""
+    _untold: deque[NetworkRequest] | None = None
 
     @property
     @abstractmethod
@@ -83,6 +89,27 @@ class GuestProcess(ABC):
     def dismiss(self) -> bool:
         """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
         return False
+
+    def hear_network(self, call: Callable[[NetworkRequest], None] | None) -> None:
+        """Have a run told of requests from now on, and of those that were made while there was none."""
+        self.on_network = call
+        if call is not None and self._untold:
+            untold, self._untold = self._untold, None
+            for request in untold:
+                call(request)
+
+    def tell_network(self, request: NetworkRequest) -> None:
+        """Tell the run that goes on now of a request, else the next one."""
+        if self.on_network is not None:
+            self.on_network(request)
+            return
+        if self._untold is None:
+            self._untold = deque(maxlen=_MOST_UNTOLD)
+        self._untold.append(request)
+
+    async def close_network(self) -> None:
+        """End the connections of a guest that has ended or is about to; returns when each has been told of."""
+        return
 
     async def prepare_fork(self) -> Fork:
         """Make ready what a copy of this guest needs. Raises `CannotFork` and `SandboxUnavailable`."""
@@ -200,6 +227,8 @@ class Run:
         self._was_deaf = False
         """Whether the guest was still there a while after its channel was closed."""
         self._timers: list[asyncio.TimerHandle] = []
+        self._refused: NetworkRequest | None = None
+        """What the policy refused last."""
         self._wall_ms = 0.0
         self._calls = ToolCalls(
             toolset,
@@ -234,6 +263,7 @@ class Run:
             self._calls.attach(self._link)
             self._link.send(self._send_with_stdin(first_message))
         self._guest.when_ended(self.on_ended)
+        self._guest.hear_network(self._on_network)
 
     def _begin_clock(self) -> None:
         self._started = time.perf_counter()
@@ -268,6 +298,8 @@ class Run:
                 self._link.close()
             elif self._guest.sock is not None:
                 self._guest.sock.close()
+            await self._guest.close_network()
+            self._guest.hear_network(None)
 
     # What happens while it runs
 
@@ -304,6 +336,11 @@ class Run:
             self._over.set_result(None)
         if self._queue is not None:
             self._queue.put_nowait(None)
+
+    def _on_network(self, request: NetworkRequest) -> None:
+        if request.decision == "refused":
+            self._refused = request
+        self._emit(request)
 
     def _emit(self, event: Event) -> None:
         if self._queue is not None:
@@ -462,6 +499,8 @@ class Run:
         if done is None and not self._command and ending.exit_code == EXIT_CHANNEL_LOST and self._stop is None:
             self._stop = Stop(ErrorKind.PROTOCOL, "the guest lost its channel to the host, and with it the result")
         exit_code, error = verdict(self._stop, ending, done, self._limits)
+        if error is not None and self._refused is not None:
+            error = blame_refusal(error, self._refused)
         stdout, stderr = self._streams
         succeeded = done is not None and error is None
         return ExecutionResult(
@@ -510,6 +549,9 @@ async def events_of(
             while (event := await queue.get()) is not None:
                 yield event
             result = await run.finish()
+    while not queue.empty():  # what was told while the last connections were closed
+        if (event := queue.get_nowait()) is not None:
+            yield event
     for artifact in result.artifacts:
         yield ArtifactCreated(artifact)
     yield Completed(result)

@@ -308,6 +308,7 @@ class _LiveGuest:
 
     async def _wait(self) -> None:
         ending = self.ending = await ending_of(self.process)
+        await self.process.close_network()
         run, self.run = self.run, None
         if run is not None:
             run.on_ended(ending)
@@ -365,6 +366,7 @@ class _SessionRun(Run):
         self._begin_clock()
         self._live.run = self
         self._live.number += 1
+        self._guest.hear_network(self._on_network)
         for stream in self._streams:
             stream.parts = []
         self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
@@ -420,6 +422,7 @@ class _SessionRun(Run):
         if self._stop is not None and done.error is not None:
             self._interrupted_at = done.error.line
         self._live.run = None
+        self._guest.hear_network(None)
         self._live.link.pause()
         for stream in self._streams:
             if stream.open:

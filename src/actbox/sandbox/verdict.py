@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.events import NetworkRequest
 from actbox.core.limits import Limits
 
 from .channel.messages import Done
@@ -33,6 +35,15 @@ def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits
     if code == 0:
         return 0, None
     return code, ErrorInfo(kind=ErrorKind.EXIT, message=f"the program ended itself with exit code {code}")
+
+
+def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
+    """Return the error with the network request that the policy refused, where it seems to come from that."""
+    if error.kind not in (ErrorKind.RUNTIME, ErrorKind.NETWORK):
+        return error
+    if error.kind is ErrorKind.RUNTIME and refused.host not in error.message and "403" not in error.message:
+        return error
+    return replace(error, kind=ErrorKind.NETWORK, hint=refused.reason)
 
 
 def _code_of(kind: ErrorKind) -> int:

@@ -115,7 +115,8 @@ def _traceback_without_memory(error: MemoryError, program_name: str) -> Tuple[st
 
 
 _NO_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
-_NETWORK = ("NETWORK", "", "this sandbox has no network; use the tools or the files that it was given")
+_NO_WAY = "this sandbox has no network; use the tools or the files that it was given"
+_FEW_WAYS = "only hosts that the policy allows can be reached, by HTTP through the proxy that HTTP_PROXY names"
 _DENIED = {errno.EPERM, errno.EROFS}
 
 
@@ -150,7 +151,7 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
     if isinstance(error, NameError):
         return "RUNTIME", "", _name_hint(error, tool_names)
     if _has_met_no_network(error):
-        return _NETWORK
+        return "NETWORK", "", _FEW_WAYS if "HTTP_PROXY" in os.environ else _NO_WAY
     return "RUNTIME", "", ""
 
 
@@ -189,7 +190,7 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
     if code == errno.EMFILE:
         return "RUNTIME", "open_files", "close files when done with them (use `with`)"
     if _has_met_no_network(error):
-        return _NETWORK
+        return "NETWORK", "", _FEW_WAYS if "HTTP_PROXY" in os.environ else _NO_WAY
     if code in _DENIED:
         return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
     return "RUNTIME", "", ""

@@ -19,6 +19,7 @@ from . import linux, seccomp
 from .attach import attach_late, attach_run, mount_own, resize_own
 from .control import Control
 from .family import Family, mount_trees
+from .gate import listen, place_files
 from .identity import Identity
 from .places import ROOT
 from .watch import OneGuest, Watcher, watch
@@ -192,6 +193,12 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
             resize_own(request["tmp_mib"], request["inodes"])
         attach_run(request, descriptors)
         attach_late(birth.late, below_workspace=True)
+        if "files" in request:
+            place_files(request["files"], descriptors[-len(request["files"]) :])
+        if "listen" in request:
+            listening = listen(request["listen"])
+            control.say({"listening": len(listening)}, listening)
+            descriptors = [*descriptors, *listening]
         for descriptor in [*descriptors, *(descriptor for _, descriptor in birth.late)]:
             os.close(descriptor)
         if family is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .control import Control
     from .watch import Watcher
 
-TREES = "/run"
+TREES = "/var/sessions"
 """Where the trees of copies lie in the sandbox's own root."""
 
 _FIRST = 0

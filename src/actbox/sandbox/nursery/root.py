@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 
 from . import linux
+from .family import TREES
+from .gate import FOLDERS
 from .identity import GUEST_ID
 
 # A folder that every Linux has and that the nursery itself needs nothing of; it is hidden in its own mount namespace.
@@ -41,7 +43,7 @@ _ETC_FILES = {
 }
 # Folders of the root that the child covers with something of its own: an environment below one of them comes after.
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
-_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "run", "var/tmp")
+_EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
 _SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
@@ -70,7 +72,7 @@ class Templates:
         os.makedirs(root)
         linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755,size=1m")
         for name in _EMPTY:
-            os.makedirs("%s/%s" % (root, name), exist_ok=True)
+            os.makedirs("%s/%s" % (root, name.lstrip("/")), exist_ok=True)
         _bind_folder("/usr", root)
         for name in _SYSTEM:
             if os.path.islink("/" + name):
@@ -91,7 +93,6 @@ class Templates:
         return root
 
     def _make_etc(self, root: str) -> None:
-        os.makedirs(root + "/etc")
         for name, text in _ETC_FILES.items():
             with open("%s/etc/%s" % (root, name), "w") as file:
                 file.write(text)

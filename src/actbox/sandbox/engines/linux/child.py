@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
@@ -21,6 +21,9 @@ from actbox.sandbox.runs import GuestProcess
 
 from .cgroups import RunGroup
 from .reaper import reaper
+
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.gate import Gate
 
 
 class ChildEnded(SandboxUnavailable):
@@ -87,6 +90,8 @@ class Child(GuestProcess):
         self._lock = threading.Lock()
         self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
+        self._gate: Gate | None = None
+        self._heard: dict[str, Any] = {}
         self._killed = False
         self.buried = False
         """Whether everything that belonged to it has been removed."""
@@ -122,10 +127,22 @@ class Child(GuestProcess):
             for descriptor in mounts:
                 os.close(descriptor)
 
+    def open_gate(self, gate: Gate) -> None:
+        """Give it a way to the network, which ends when it does; before it is taken for a run that asks to listen."""
+        self._gate = gate
+        self.when_ended(lambda ending: gate.end())
+        if self._hear is None:
+            self.listen(lambda fact, descriptors: self._heard.update(fact))
+
+    async def close_network(self) -> None:
+        if self._gate is not None:
+            await self._gate.close()
+
     def listen(self, hear: Callable[[dict[str, Any], list[int]], None]) -> None:
         """Hand what pid 1 says, with the descriptors beside it, to a function, in the reaper's thread."""
-        self._hear = hear
-        reaper().listen(self._control.fileno(), self._on_control)
+        listens, self._hear = self._hear is not None, hear
+        if not listens:
+            reaper().listen(self._control.fileno(), self._on_control)
 
     def tell(self, op: str, descriptors: Sequence[int] = (), **request: Any) -> None:
         """Tell pid 1 to do something; one that is gone does not hear it."""
@@ -200,7 +217,7 @@ class Child(GuestProcess):
 
     def _facts(self) -> dict[str, Any]:
         """Read what pid 1, which is ours, said about the end."""
-        facts: dict[str, Any] = {}
+        facts = self._heard
         self._control.setblocking(False)
         while True:
             try:
@@ -210,7 +227,7 @@ class Child(GuestProcess):
             if not data:
                 return facts
             if self._hear is not None:
-                self._hear(json.loads(data), descriptors)
+                self._take_in(data, descriptors)
             else:
                 facts |= json.loads(data)
 
@@ -219,6 +236,13 @@ class Child(GuestProcess):
             data, descriptors = receive(self._control)
         except ConnectionResetError:  # it has ended, and had not read all that it was told
             return False
-        if data and self._hear is not None:
-            self._hear(json.loads(data), descriptors)
+        if data:
+            self._take_in(data, descriptors)
         return bool(data)
+
+    def _take_in(self, data: bytes, descriptors: list[int]) -> None:
+        fact = json.loads(data)
+        if "listening" in fact and self._gate is not None:
+            self._gate.open_soon(descriptors)
+        elif self._hear is not None:
+            self._hear(fact, descriptors)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.limits import Limits
@@ -31,22 +31,24 @@ from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace
 from .traits import linux_traits
 
+if TYPE_CHECKING:
+    from .network import Network
+
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
 class LinuxSandbox(LocalSandbox):
     """Programs in namespaces of their own, behind a filter of system calls, without root and without a daemon."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Raise `SandboxUnavailable` off Linux, and `Unsupported` for what the engine cannot keep yet."""
+    def __init__(self, policy: Policy, network: Network | None = None) -> None:
+        """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
-        if policy.domains or policy.secrets:
-            raise Unsupported(
-                "the linux engine gives no network yet, so Policy.domains and Policy.secrets cannot be kept"
-            )
         self.traits = linux_traits(support())
+        self._network = network
+        if network is not None and network.ways:
+            self.traits = dataclasses.replace(self.traits, network=network.trait)
         self._mounts = [_mount(mount) for mount in policy.mounts]
         self._points = _points(self._mounts)
         self._take_request = {
@@ -55,6 +57,8 @@ class LinuxSandbox(LocalSandbox):
             "tmp_mib": policy.limits.workspace_mib,
             "inodes": inodes_for(policy.limits.workspace_mib),
         }
+        if network is not None:
+            self._take_request |= network.request
         self._stock: Stock | None = None
         self._stored: StoredWorkspace | None = None
         self._owner: tuple[int, int] | None = None
@@ -99,7 +103,10 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _base_variables(self) -> Mapping[str, str]:
-        return {}  # guests are born with theirs
+        return self._network.variables if self._network is not None else {}  # guests are born with the others
+
+    def _sibling(self) -> LinuxSandbox:
+        return LinuxSandbox(self.policy, self._network)
 
     def _guest_limits(self) -> Mapping[str, float]:
         # The kernel counts our pid 1 with the guest's own processes.
@@ -155,6 +162,9 @@ class LinuxSandbox(LocalSandbox):
 
     def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> Child:
         try:
+            if self._network is not None:
+                mounts += self._network.descriptors()
+                self._network.open_gate(child)
             child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
         except BaseException:
             child.discard()

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.runs import Fork, GuestProcess
@@ -58,6 +59,9 @@ class Member(GuestProcess):
     async def prepare_fork(self) -> Fork:
         return await self._family.prepare_fork(self)
 
+    async def close_network(self) -> None:
+        await self._family.close_network()
+
 
 class Family:
     """A sandbox with its guests. The sandbox ends when none of them is left."""
@@ -81,6 +85,7 @@ class Family:
         self._last_ending: Ending | None = None
         self._over: Ending | None = None
         child.listen(self._hear)
+        child.hear_network(self._tell_network)
         child.when_buried(self._all_ended)
 
     def tell(self, op: str, number: int) -> None:
@@ -153,6 +158,16 @@ class Family:
             self._child.tell("end", number=number, pid=pid)
 
         return Fork(member, workspace, release, descriptors, adopt, give_up)
+
+    async def close_network(self) -> None:
+        """End all connections, if none of the guests is left."""
+        if self._over is not None:
+            await self._child.close_network()
+
+    def _tell_network(self, request: NetworkRequest) -> None:
+        # They share a network, so that nobody knows whose request it was: a run that goes on now is told.
+        runs = (member for member in self._members.values() if member.on_network is not None)
+        next(runs, self.first).tell_network(request)
 
     async def _ask(self, op: str, number: int, descriptors: Sequence[int] = (), **request: int) -> Answer:
         """Ask pid 1 for something and wait for its answer. Closes the descriptors, which go along."""

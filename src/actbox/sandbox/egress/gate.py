@@ -1,0 +1,62 @@
+"""The host's end of one guest's way to the network: the proxy answers on its sockets for as long as it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from actbox.core.events import NetworkRequest
+
+from .inside import Way
+from .proxy import EgressProxy
+
+
+class Gate:
+    """Belongs to one guest, and to the event loop in which it was made."""
+
+    def __init__(self, proxy: EgressProxy, ways: Sequence[Way], tell: Callable[[NetworkRequest], None]) -> None:
+        self._proxy = proxy
+        self._ways = ways
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    def open_soon(self, descriptors: list[int]) -> None:
+        """Answer on these listening sockets, one for each way, from now on; they are the gate's. From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._open, descriptors)
+        except RuntimeError:  # the event loop is closed, and with it the run
+            _close(descriptors)
+
+    def end(self) -> None:
+        """Begin to end all connections."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """End all connections; returns when each has been told of."""
+        self.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _open(self, descriptors: list[int]) -> None:
+        if self._closed:
+            _close(descriptors)
+            return
+        for way, descriptor in zip(self._ways, descriptors, strict=True):
+            listener = socket.socket(fileno=descriptor)
+            self._tasks.append(self._loop.create_task(self._serve(listener, way)))
+
+    async def _serve(self, listener: socket.socket, way: Way) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._proxy.serve(listener, way.kind, self._tell)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

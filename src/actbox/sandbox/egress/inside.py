@@ -1,0 +1,91 @@
+"""What a sandbox needs inside for its programs to reach the proxy: ports, names, variables and certificates.
+
+Clients that heed proxy variables, which most do, speak to a forward proxy on the sandbox's own loopback. For those that
+do not, the sandbox's `/etc/hosts` leads each exact name that the policy allows to the same loopback, where the proxy
+answers in the place of the real host. Names under a wildcard are reached by way of the variables only.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from actbox.core.domains import AllowedDomain
+
+PROXY_PORT = 3128
+
+FOLDER = "/etc/actbox"
+"""Where the files below lie in a sandbox."""
+
+_BUNDLE, _AUTHORITY = f"{FOLDER}/ca-bundle.pem", f"{FOLDER}/ca.pem"
+_HOSTS = f"{FOLDER}/hosts"
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+# For what replaces the usual authorities by this file, and for what adds it to them.
+_BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO")
+_AUTHORITY_VARIABLES = ("NODE_EXTRA_CA_CERTS",)
+# Where systems that say nothing else keep the authorities that they trust.
+_SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A port on the sandbox's loopback, and how the proxy is spoken to there."""
+
+    port: int
+    kind: Literal["proxy", "http", "https"]
+
+
+def ways(domains: Sequence[AllowedDomain]) -> tuple[Way, ...]:
+    """Return the ports that a sandbox with this allow-list listens on."""
+    kinds: dict[int, Literal["proxy", "http", "https"]] = {PROXY_PORT: "proxy"}
+    for domain in domains:
+        for port in sorted(domain.ports):
+            kind = domain.scheme or {80: "http", 443: "https"}.get(port)
+            if kind in ("http", "https") and _exact_name(domain):
+                kinds.setdefault(port, kind)  # type: ignore[arg-type]  # one of the two
+    return tuple(Way(port, kind) for port, kind in kinds.items())
+
+
+def variables(has_authority: bool) -> Mapping[str, str]:
+    """Return the environment variables by which clients find the proxy and trust it."""
+    found = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY)
+    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
+    if has_authority:
+        found |= dict.fromkeys(_BUNDLE_VARIABLES, _BUNDLE) | dict.fromkeys(_AUTHORITY_VARIABLES, _AUTHORITY)
+    return found
+
+
+def files(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> dict[str, bytes]:
+    """Return what is to lie below `FOLDER`, by path: the names and, with an authority of its own, what to trust."""
+    names = sorted({domain.host for domain in domains if _exact_name(domain)})
+    lines = ["127.0.0.1 localhost actbox", "::1 localhost", *(f"127.0.0.1 {name}" for name in names)]
+    found = {_HOSTS: "\n".join([*lines, ""]).encode()}
+    if authority_pem is not None:
+        found |= {_AUTHORITY: authority_pem, _BUNDLE: authority_pem + _system_authorities()}
+    return found
+
+
+def _exact_name(domain: AllowedDomain) -> bool:
+    if domain.host.startswith("*."):
+        return False
+    try:
+        ipaddress.ip_address(domain.host)
+    except ValueError:
+        return True
+    return False
+
+
+@functools.cache
+def _system_authorities() -> bytes:
+    """The authorities that this machine trusts: connections that are passed through are the program's own to check."""
+    paths = ssl.get_default_verify_paths()
+    for path in (os.environ.get(paths.openssl_cafile_env), paths.openssl_cafile, *_SYSTEM_BUNDLES):
+        if path and os.path.isfile(path):
+            return b"\n" + Path(path).read_bytes()
+    return b""

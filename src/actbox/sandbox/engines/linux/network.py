@@ -1,0 +1,68 @@
+"""What a policy's domains and secrets come to for the sandboxes of this engine."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from actbox.core.policy import Policy
+from actbox.sandbox.egress import inside
+from actbox.sandbox.egress.gate import Gate
+from actbox.sandbox.egress.proxy import EgressProxy
+from actbox.sandbox.egress.upstream import Upstream
+
+from .child import Child
+
+_EVERYBODY_READS, _OWNER_READS = 0o444, 0o400
+_SECRETS = "/run/secrets"
+
+
+class Network:
+    """One proxy, and what guests need to reach it; shared by all guests of a sandbox and of its siblings."""
+
+    trait = "allowed domains by HTTP and HTTPS, through a proxy; else loopback of its own only"
+
+    def __init__(self, policy: Policy, upstream: Upstream | None) -> None:
+        upstream = upstream or Upstream()
+        self._proxy = EgressProxy(policy.domains, policy.secrets, upstream) if policy.domains else None
+        self.ways = inside.ways(policy.domains) if policy.domains else ()
+        self.variables: Mapping[str, str] = {}
+        """Environment variables that every guest has."""
+        contents: dict[str, tuple[int, bytes]] = {}
+        if self._proxy is not None:
+            authority = self._proxy.authority_pem
+            self.variables = inside.variables(authority is not None)
+            placed = inside.files(policy.domains, authority)
+            contents |= {path: (_EVERYBODY_READS, content) for path, content in placed.items()}
+        for secret in policy.secrets:
+            if secret.as_file:
+                contents[f"{_SECRETS}/{secret.name}"] = (_OWNER_READS, secret.value.encode())
+        self.request: dict[str, Any] = {"files": [{"path": path, "mode": mode} for path, (mode, _) in contents.items()]}
+        """What is asked of pid 1 when it is taken for a run."""
+        if self.ways:
+            self.request["listen"] = [way.port for way in self.ways]
+        self._contents = [_file_with(content) for _, content in contents.values()]
+        weakref.finalize(self, _close, self._contents)
+
+    def descriptors(self) -> list[int]:
+        """Return descriptors of the contents of the files that are asked for; they are the caller's."""
+        return [os.dup(descriptor) for descriptor in self._contents]
+
+    def open_gate(self, child: Child) -> None:
+        """Have the proxy answer to a guest for as long as it lives."""
+        if self._proxy is not None:
+            child.open_gate(Gate(self._proxy, self.ways, child.tell_network))
+
+
+def _file_with(content: bytes) -> int:
+    descriptor = os.memfd_create("actbox-file", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    return descriptor
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
