@@ -61,13 +61,13 @@ class Conversation:
         self._stream = stream
         self._tell = tell
 
-    async def run(self, kind: Kind) -> None:
-        """Go on until the client or a failure ends the connection."""
+    async def run(self, kind: Kind, port: int | None = None) -> None:
+        """Go on until the client or a failure ends the connection; `port` is the usual one of its kind unless told."""
         try:
             if kind == "https":
-                await self._transparent_tls()
+                await self._transparent_tls(port or DEFAULT_PORTS["https"])
             else:
-                place = Place("http", None, DEFAULT_PORTS["http"]) if kind == "http" else None
+                place = Place("http", None, port or DEFAULT_PORTS["http"]) if kind == "http" else None
                 await self._requests(self._stream, place)
         except ClientGone:
             self._stream.abort()
@@ -222,8 +222,7 @@ class Conversation:
             return
         await self._terminate(host, port, record, raw)
 
-    async def _transparent_tls(self) -> None:
-        port = DEFAULT_PORTS["https"]
+    async def _transparent_tls(self, port: int) -> None:
         record = Record(method="CONNECT", port=port)
         first = await read(self._stream, self._bounds.hello)
         if not first:

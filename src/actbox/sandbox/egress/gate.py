@@ -54,7 +54,7 @@ class Gate:
 
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await self._proxy.serve(listener, way.kind, self._tell)
+            await self._proxy.serve(listener, way.kind, self._tell, way.port)
 
 
 def _close(descriptors: list[int]) -> None:

@@ -51,13 +51,17 @@ class EgressProxy:
         """The certificate that guests must trust, where some entry has methods or a secret to enforce on https."""
 
     async def serve(
-        self, listener: socket.socket, kind: Literal["proxy", "http", "https"], tell: Callable[[NetworkRequest], None]
+        self,
+        listener: socket.socket,
+        kind: Literal["proxy", "http", "https"],
+        tell: Callable[[NetworkRequest], None],
+        port: int | None = None,
     ) -> None:
         """Accept connections until cancelled, when all of them are closed, and the listener with them.
 
-        `kind` says what clients take the listener for: a forward proxy for HTTP/1.1; or, for clients that were led
-        here by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name. `tell` gets each
-        request when it is over; it must not raise.
+        `kind` says what clients take the listener for: a forward proxy for HTTP/1.1; or, for clients that were led here
+        by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given.
+        `tell` gets each request when it is over; it must not raise.
         """
         listener.setblocking(False)
         under_way: set[asyncio.Task[None]] = set()
@@ -69,7 +73,7 @@ class EgressProxy:
                 except BaseException:
                     sock.close()
                     raise
-                task = asyncio.create_task(self._converse(sock, kind, tell))
+                task = asyncio.create_task(self._converse(sock, kind, tell, port))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
                 task.add_done_callback(lambda _: self._slots.release())
@@ -93,14 +97,18 @@ class EgressProxy:
                 return sock
 
     async def _converse(
-        self, sock: socket.socket, kind: Literal["proxy", "http", "https"], tell: Callable[[NetworkRequest], None]
+        self,
+        sock: socket.socket,
+        kind: Literal["proxy", "http", "https"],
+        tell: Callable[[NetworkRequest], None],
+        port: int | None,
     ) -> None:
         stream = None
         try:
             with contextlib.suppress(OSError):  # a socket that is not TCP sends at once anyway
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = await TcpStream.of(sock)
-            await Conversation(self._enforcement, stream, tell).run(kind)
+            await Conversation(self._enforcement, stream, tell).run(kind, port)
             await stream.close()
         except Exception as error:
             # A fault of ours ends this connection only. Where it arose is logged, not what it says: that may quote a
