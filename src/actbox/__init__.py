@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from . import sync
 from ._version import __version__
+from .core.changes import FileChange
 from .core.domains import AllowedDomain
 from .core.errors import (
     ActboxError,
@@ -53,6 +54,7 @@ __all__ = [
     "ErrorKind",
     "Event",
     "ExecutionResult",
+    "FileChange",
     "FileError",
     "FileInfo",
     "FileMount",

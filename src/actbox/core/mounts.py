@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal, get_args
 
 from .errors import InvalidValue
+from .private_places import identity_of, why_private
 
 MountMode = Literal["ro", "rw", "overlay"]
 
@@ -39,33 +40,67 @@ class FileMount:
     """A file or folder of the host that a program sees.
 
     `mode` is `ro` (the program can read), `rw` (it can also change the host's own files) or `overlay` (it can change
-    what it sees; the changes are thrown away when the run ends). A relative `mount_path` lies below `/input`.
-    Unpacks as the pair `(host_path, mount_path)`.
+    what it sees, and the host's files stay as they are). What it changed in an overlay is thrown away when the run, or
+    the session, ends; with `keep_changes` it is in `ExecutionResult.changes` as well. A relative `mount_path` lies
+    below `/input`. Unpacks as the pair `(host_path, mount_path)`.
 
-    Raises `InvalidValue` where the host path is missing or the mount path would hide the sandbox's own folders.
+    Links in a mounted folder lead to where they lead inside the sandbox. Devices in it are dead, and set-user-id
+    programs have no effect. An overlay has dead sockets and named pipes too. In the other modes these are alive: a
+    folder in which a process of the host has a socket is refused when it is mounted, and through a named pipe a program
+    can talk to a process that has it open, also where the mode is `ro`.
+
+    What is mounted is the very file or folder that lay at `host_path` when this was made: when another has come to lie
+    there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.
+
+    Raises `InvalidValue` where the host path is missing, where it is, has in it or leads to a place that no program may
+    see (`/`, `/proc`, `/sys`, `/dev`, `/run`, a home folder and the keys in it), or where the mount path would hide the
+    sandbox's own folders.
     """
 
     host_path: Path
     mount_path: PurePosixPath
     mode: MountMode = "ro"
+    keep_changes: bool = False
+    identity: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
+    """The device and the inode of what lies at `host_path`."""
 
-    def __init__(self, host_path: str | Path, mount_path: str | PurePosixPath, mode: MountMode = "ro") -> None:
+    def __init__(
+        self,
+        host_path: str | Path,
+        mount_path: str | PurePosixPath,
+        mode: MountMode = "ro",
+        *,
+        keep_changes: bool = False,
+    ) -> None:
         if not str(host_path) or "\0" in str(host_path):
             raise InvalidValue(f"FileMount needs a host path, not {str(host_path)!r}")
-        host = Path(host_path).expanduser().absolute()
+        given = Path(host_path).expanduser().absolute()
         try:
-            host = host.resolve(strict=True)
+            host = given.resolve(strict=True)
+            identity = identity_of(host)
         except (OSError, RuntimeError):
-            raise InvalidValue(f"FileMount: there is no {host} on this machine") from None
+            raise InvalidValue(f"FileMount: there is no {given} on this machine") from None
         if mode not in get_args(MountMode):
             raise InvalidValue(f"FileMount({str(host)!r}): mode must be 'ro', 'rw' or 'overlay', not {mode!r}")
+        if reason := why_private(host):
+            shown = str(given) if given == host else f"{given}, which is {host},"
+            raise InvalidValue(
+                f"FileMount: {shown} cannot be mounted, since {reason}; mount the one folder that the program needs,"
+                " or a copy of it"
+            )
         if not (host.is_file() or host.is_dir()):
             raise InvalidValue(f"FileMount: {host} is neither a file nor a folder")
         if mode == "overlay" and not host.is_dir():
             raise InvalidValue(f"FileMount({str(host)!r}): overlay takes a folder; mount a single file 'ro' or 'rw'")
+        if keep_changes and mode != "overlay":
+            raise InvalidValue(
+                f"FileMount({str(host)!r}): keep_changes goes with mode 'overlay'; in {mode!r} there are none to keep"
+            )
         object.__setattr__(self, "host_path", host)
         object.__setattr__(self, "mount_path", _mount_path(mount_path))
         object.__setattr__(self, "mode", mode)
+        object.__setattr__(self, "keep_changes", bool(keep_changes))
+        object.__setattr__(self, "identity", identity)
 
     def __iter__(self) -> Iterator[str]:
         return iter((str(self.host_path), str(self.mount_path)))

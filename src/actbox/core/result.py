@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from .changes import FileChange
 from .errors import ErrorInfo
 
 # What `mimetypes` does not know on every machine, and what agents make most.
@@ -105,9 +106,10 @@ class ExecutionResult:
     `exit_code` is 0 exactly when the run succeeded: the program's own code, 1 for an exception, 128+n for signal n,
     124 for a timeout, 125 when the sandbox failed or did not take the program. `value` is the last expression's value
     where that is JSON, else `None`; `value_text` is its `repr`, `None` where there was no value; `value_forms` maps
-    media types to the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `sandbox`
-    names the engine. `state_kept` says after a run in a session whether its variables are still there, and is `None`
-    after any other.
+    media types to the rich forms that a notebook would show (`text/html` as text, `image/png` as bytes). `changes` says
+    what is otherwise in overlay mounts with `keep_changes` than in the host's folders; in a session, since it began.
+    `sandbox` names the engine. `state_kept` says after a run in a session whether its variables are still there, and is
+    `None` after any other.
     """
 
     stdout: str = ""
@@ -118,6 +120,7 @@ class ExecutionResult:
     value_forms: Mapping[str, str | bytes] = field(default_factory=dict)
     error: ErrorInfo | None = None
     artifacts: tuple[Artifact, ...] = ()
+    changes: tuple[FileChange, ...] = ()
     warnings: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
     sandbox: str = ""
@@ -150,6 +153,7 @@ class ExecutionResult:
             },
             "error": self.error.to_dict() if self.error else None,
             "artifacts": [artifact.to_dict() for artifact in self.artifacts],
+            "changes": [change.to_dict() for change in self.changes],
             "warnings": list(self.warnings),
             "usage": self.usage.to_dict(),
             "sandbox": self.sandbox,

@@ -13,11 +13,11 @@ from actbox.core.result import Artifact
 from .blocking import run_blocking
 from .regular_file import read_regular
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MIB = 2**20
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
 # A guest can make files faster than we can look at them.
-_MAX_ENTRIES = 100_000
+MAX_ENTRIES = 100_000
 
 Marks = dict[str, tuple[int, int]]
 Found = tuple[str, int, os.stat_result]
@@ -26,7 +26,7 @@ Found = tuple[str, int, os.stat_result]
 def is_empty(workspace: int) -> bool:
     """Return whether a workspace's output is a folder with nothing in it."""
     try:
-        folder = os.open("output", _FOLDER, dir_fd=workspace)
+        folder = os.open("output", FOLDER, dir_fd=workspace)
     except OSError:
         return False
     try:
@@ -80,7 +80,7 @@ class OutputFolder:
         for path, folder, status in walk:
             if self._before.get(path) == _mark(status):
                 continue
-            name = _printable(path)
+            name = printable(path)
             if not stat_modes.S_ISREG(status.st_mode):
                 walk.warnings.append(f"output/{name} is not a regular file and was not collected")
             elif len(artifacts) >= self._limits.artifacts:
@@ -106,7 +106,8 @@ def _mark(status: os.stat_result) -> tuple[int, int]:
     return status.st_ino, status.st_ctime_ns
 
 
-def _printable(path: str) -> str:
+def printable(path: str) -> str:
+    """Return a path that a guest made as text that can be written out."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -123,7 +124,7 @@ class _Walk:
 
     def _below(self, parent: int, name: str, prefix: str, depth: int) -> Iterator[Found]:
         try:
-            folder = os.open(name, _FOLDER, dir_fd=parent)
+            folder = os.open(name, FOLDER, dir_fd=parent)
         except OSError as error:
             if depth == 0 and not isinstance(error, FileNotFoundError):
                 self.warnings.append("output/ is no longer a folder: nothing was collected")
@@ -132,9 +133,9 @@ class _Walk:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     self._entries += 1
-                    if self._entries > _MAX_ENTRIES:
+                    if self._entries > MAX_ENTRIES:
                         self.warnings.append(
-                            f"more than {_MAX_ENTRIES:,} entries in output/: the rest was not looked at"
+                            f"more than {MAX_ENTRIES:,} entries in output/: the rest was not looked at"
                         )
                         return
                     path = prefix + entry.name
@@ -144,9 +145,9 @@ class _Walk:
                         continue
                     if not stat_modes.S_ISDIR(status.st_mode):
                         yield path, folder, status
-                    elif depth < _MAX_DEPTH:
+                    elif depth < MAX_DEPTH:
                         yield from self._below(folder, entry.name, path + "/", depth + 1)
                     else:
-                        self.warnings.append(f"output/{_printable(path)} is nested too deeply and was not collected")
+                        self.warnings.append(f"output/{printable(path)} is nested too deeply and was not collected")
         finally:
             os.close(folder)

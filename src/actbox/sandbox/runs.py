@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind, Unsupported
@@ -33,6 +33,7 @@ from .channel.messages import Call, Done, parse
 from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
+from .overlays import OverlayChanges
 from .verdict import blame_refusal, verdict
 from .workspace import Workspace
 
@@ -64,6 +65,8 @@ class GuestProcess(ABC):
     on_network: Callable[[NetworkRequest], None] | None = None
     """Set by the run that goes on now, if any: called in its event loop with each request that was decided on."""
     _untold: deque[NetworkRequest] | None = None
+    overlays: OverlayChanges | None = None
+    """Overlay mounts whose changes are part of a result; `None` where there are none."""
 
     @property
     @abstractmethod
@@ -140,6 +143,12 @@ class GuestProcess(ABC):
             os.close(self.stdin)
         if self.sock is not None:
             self.sock.close()
+        self.let_go_of_overlays()
+
+    def let_go_of_overlays(self) -> None:
+        """Close what the changes in overlay mounts are read from, once no result wants them any more."""
+        if self.overlays is not None:
+            self.overlays.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +259,11 @@ class Run:
         """Wait for the end, and return what the run came to."""
         await asyncio.shield(self._over)  # which the end of the run sets, also when the caller has gone
         artifacts, warnings = await self._collect()
-        return self._result(artifacts, warnings)
+        result = self._result(artifacts, warnings)
+        if self._guest.overlays is None:
+            return result
+        changes, left_out = await self._guest.overlays.collect_if_any()
+        return replace(result, changes=changes, warnings=(*result.warnings, *left_out))
 
     def start(self, first_message: bytes) -> None:
         """Send the frame that says what to run, and begin to listen."""
@@ -298,6 +311,7 @@ class Run:
                 self._link.close()
             elif self._guest.sock is not None:
                 self._guest.sock.close()
+            self._guest.let_go_of_overlays()
             await self._guest.close_network()
             self._guest.hear_network(None)
 

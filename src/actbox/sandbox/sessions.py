@@ -304,6 +304,7 @@ class _LiveGuest:
                 await asyncio.wait_for(asyncio.shield(self.waiter), GRACE_SECONDS)
         finally:
             self.process.kill()
+            self.process.let_go_of_overlays()
         await asyncio.shield(self.waiter)
 
     async def _wait(self) -> None:

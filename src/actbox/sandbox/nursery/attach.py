@@ -42,8 +42,11 @@ def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
             linux.move_mount(descriptor, path)
 
 
-def attach_run(request: Dict[str, Any], descriptors: List[int]) -> None:
-    """Attach the workspace, the inputs in it, and the policy's mounts, in the order of the descriptors."""
+def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
+    """Attach the workspace, the inputs in it, and the policy's mounts, in the order of the descriptors.
+
+    Returns a descriptor of each overlay: what is written there lies in memory.
+    """
     workspace, inputs, *given = descriptors
     mounts = request["mounts"]
     linux.move_mount(workspace, "/workspace")
@@ -51,11 +54,15 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> None:
         if mount["path"].startswith(OWN):
             make_point(mount["path"], mount["is_folder"])
     linux.move_mount(inputs, "/workspace/input")
-    for mount, descriptor in zip(mounts, given):  # noqa: B905 (there is none before CPython 3.10)
+    overlays = []
+    for mount in mounts:
+        descriptor = given.pop(0)
         if mount["mode"] == "overlay":
-            _overlay(descriptor, mount["path"], request["tmp_mib"], request["inodes"])
+            upper = given.pop(0) if mount["keep_changes"] else -1
+            overlays.append(_overlay(descriptor, upper, mount["path"], request["tmp_mib"], request["inodes"]))
         else:
             linux.move_mount(descriptor, mount["path"])
+    return overlays
 
 
 def _own(size_mib: int, inodes: int) -> List[Tuple[str, int, str]]:
@@ -76,12 +83,19 @@ def make_point(path: str, is_folder: bool) -> None:
             pass
 
 
-def _overlay(lower: int, target: str, size_mib: int, inodes: int) -> None:
-    """Mount a folder so that it can be changed, with the changes in memory only."""
-    linux.mount("tmpfs", "/tmp", "tmpfs", _FLAGS, "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes))
-    for name in ("lower", "upper", "work"):
-        os.mkdir("/tmp/" + name)
+def _overlay(lower: int, upper: int, target: str, size_mib: int, inodes: int) -> int:
+    """Mount a folder so that it can be changed, with the changes in memory only; return a descriptor of it.
+
+    `upper` is the file system for the changes where somebody else wants to read them, -1 where nobody does.
+    """
+    if upper >= 0:
+        linux.move_mount(upper, "/tmp")
+    else:
+        linux.mount("tmpfs", "/tmp", "tmpfs", _FLAGS, "size=%dm,nr_inodes=%d,mode=0755" % (size_mib, inodes))
+        for name in ("lower", "upper", "work"):
+            os.mkdir("/tmp/" + name)
     linux.move_mount(lower, "/tmp/lower")
     options = "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr"
     linux.mount("overlay", target, "overlay", _FLAGS, options)
     linux.umount("/tmp", linux.MNT_DETACH)
+    return os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

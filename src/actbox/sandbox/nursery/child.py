@@ -191,7 +191,7 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):
             resize_own(request["tmp_mib"], request["inodes"])
-        attach_run(request, descriptors)
+        watcher.in_memory += attach_run(request, descriptors)
         attach_late(birth.late, below_workspace=True)
         if "files" in request:
             place_files(request["files"], descriptors[-len(request["files"]) :])

@@ -164,7 +164,9 @@ class Family:
             return
         self._made.discard(number)
         tree = _tree(number)
-        self._watcher.in_memory = [path for path in self._watcher.in_memory if not path.startswith(tree + "/")]
+        self._watcher.in_memory = [
+            place for place in self._watcher.in_memory if not (isinstance(place, str) and place.startswith(tree + "/"))
+        ]
         linux.umount(tree, linux.MNT_DETACH)
         os.rmdir(str(number), dir_fd=self._trees)
 

@@ -18,6 +18,7 @@ from ..guest.rehearsal import rehearse
 from . import linux, seccomp
 from .child import Birth, be_child
 from .datagrams import receive, send
+from .host_mounts import HostMounts, Refused
 from .identity import Identity, has_privilege
 from .places import Places
 from .preload import LeftThreads, import_all
@@ -54,7 +55,6 @@ class _Nursery:
         self._control = control
         self._children: set[int] = set()
         self._identity = Identity(has_privilege())
-        self._owner_namespace = -1
         self._answers: dict[str, Callable[..., Answer]] = {
             "prepare": self._prepare,
             "open_workspace": self._open_workspace,
@@ -103,6 +103,8 @@ class _Nursery:
         try:
             request = json.loads(data)
             answer, sent = self._answers[request.pop("op")](descriptors, **request)
+        except Refused as refusal:
+            answer = {"refused": str(refusal)}
         except Exception as error:  # the host decides what a failed request means
             answer = {"error": "%s: %s" % (type(error).__name__, error)}
         finally:
@@ -129,9 +131,10 @@ class _Nursery:
         """
         identity = self._identity
         shelf = os.dup(descriptors[-1]) if kept else -1
-        self._owner_namespace = identity.owner_namespace() if identity.privileged else -1
+        owner_namespace = identity.owner_namespace() if identity.privileged else -1
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
         self._places = Places(environment, shelf)
+        self._host_mounts = HostMounts(identity, owner_namespace)
         self._variables = variables
         self._birthplace = self._places.birthplace([])
         self._filters = {forkable: seccomp.build(chroot=forkable) for forkable in (False, True)}
@@ -186,7 +189,7 @@ class _Nursery:
             if workspace:
                 self._workspace_mounts(workspace, made)
             for mount in mounts:
-                made.append(self._mount(mount))
+                made += self._host_mounts.make(mount)
         except BaseException:
             for descriptor in made:
                 os.close(descriptor)
@@ -215,20 +218,6 @@ class _Nursery:
         except FileExistsError:
             pass
         return os.open(path, _FOLDER)
-
-    def _mount(self, mount: dict[str, Any]) -> int:
-        flags = linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE
-        descriptor = linux.open_tree(linux.AT_FDCWD, mount["host_path"], flags)
-        attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
-        if mount["mode"] == "ro":
-            attributes |= linux.MOUNT_ATTR_RDONLY
-        flags = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
-        linux.mount_setattr(descriptor, flags, attributes, 0)
-        if self._identity.privileged:
-            # A file system that cannot show root's files as the guest's leaves the guest with what others may do.
-            with contextlib.suppress(OSError):
-                linux.mount_setattr(descriptor, flags, linux.MOUNT_ATTR_IDMAP, 0, userns_fd=self._owner_namespace)
-        return descriptor
 
     def _spawn(
         self,

@@ -67,8 +67,8 @@ class Watcher:
         self._told_crowded = False
         self._used_seconds = 0.0
         self._idle_looks = 0
-        self.in_memory = list(_IN_MEMORY)
-        """Where file systems lie whose files count as memory."""
+        self.in_memory: list[str | int] = list(_IN_MEMORY)
+        """Where file systems lie whose files count as memory: paths, or descriptors."""
 
     def begin(self, limits: dict[str, float]) -> None:
         """Watch a run from now on; `limits` are those that are left to us."""

@@ -18,6 +18,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
+from actbox.sandbox.overlays import OverlayChanges
 from actbox.sandbox.runs import GuestProcess
 from actbox.sandbox.workspace import Workspace
 
@@ -28,7 +29,7 @@ from .child import Child, ChildEnded
 from .family import Family
 from .pool import MOST_READY
 from .stock import Points, Stock, inodes_for
-from .stored import StoredWorkspace
+from .stored import StoredWorkspace, part_overlays
 from .traits import linux_traits
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class LinuxSandbox(LocalSandbox):
         self._network = network
         if network is not None and network.ways:
             self.traits = dataclasses.replace(self.traits, network=network.trait)
-        self._mounts = [_mount(mount) for mount in policy.mounts]
+        self._mounts = [_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts]
         self._points = _points(self._mounts)
         self._take_request = {
             "mounts": self._mounts,
@@ -161,6 +162,9 @@ class LinuxSandbox(LocalSandbox):
         return self._stock, self._stored
 
     def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> Child:
+        if any(mount.keep_changes for mount in self.policy.mounts):
+            mounts, overlays = part_overlays(mounts, self.policy.mounts)
+            child.overlays = OverlayChanges(overlays, self.policy.limits)
         try:
             if self._network is not None:
                 mounts += self._network.descriptors()
@@ -188,7 +192,7 @@ class LinuxSandbox(LocalSandbox):
         return watched
 
 
-def _mount(mount: FileMount) -> dict[str, Any]:
+def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
     path = mount.mount_path
     for alias in (INPUT, OUTPUT):  # these are links in the guest's root; a mount goes where they lead
         if path.is_relative_to(alias):
@@ -198,6 +202,10 @@ def _mount(mount: FileMount) -> dict[str, Any]:
         "path": str(path),
         "mode": mount.mode,
         "is_folder": mount.host_path.is_dir(),
+        "identity": list(mount.identity),
+        "keep_changes": mount.keep_changes,
+        "size_mib": size_mib,
+        "inodes": inodes_for(size_mib),
     }
 
 

@@ -234,6 +234,8 @@ class Nursery:
         if not data:
             raise NurseryDied(f"the nursery process has ended: {self._last_words()}")
         answer = json.loads(data)
+        if "refused" in answer:
+            raise SandboxUnavailable(answer["refused"])
         if "error" in answer:
             raise SandboxUnavailable(f"the sandbox could not be made ({op}: {answer['error']})")
         return answer, received

@@ -238,7 +238,8 @@ class Stock:
                 self.ask("close_workspace", names=names)
 
 
-_MOST_AT_ONCE = 200
+# Each takes up to three descriptors, of which one answer brings at most 250.
+_MOST_AT_ONCE = 80
 _stocks: dict[tuple[str, ...], Stock] = {}
 _opening = threading.Lock()
 _at_exit = False

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from actbox.core.mounts import FileMount
+from actbox.sandbox.overlays import Overlay
 
 if TYPE_CHECKING:
     from .stock import Stock
@@ -85,6 +89,21 @@ class StoredWorkspace:
                 self._ahead.append(made)
         if self._removed:  # meanwhile
             self.drain()
+
+
+def part_overlays(made: list[int], mounts: Sequence[FileMount]) -> tuple[list[int], list[Overlay]]:
+    """Part what `make_mounts` returned: the descriptors that a run attaches, and what stays to be read afterwards."""
+    descriptors = iter(made)
+    attached = [next(descriptors), next(descriptors)]  # the workspace and its inputs
+    overlays = []
+    for mount in mounts:
+        attached.append(next(descriptors))
+        if mount.keep_changes:
+            attached.append(next(descriptors))
+            path, identity = str(mount.mount_path), mount.identity
+            upper = next(descriptors)
+            overlays.append(Overlay(mount=path, host_path=mount.host_path, identity=identity, upper=upper))
+    return attached, overlays
 
 
 def _close_all(descriptors: list[int]) -> None:
