@@ -62,14 +62,14 @@ class Without(Condition):
 ALLOWED: tuple[tuple[str, str], ...] = (
     (
         "Open, read and write files: the root that a guest sees decides which.",
-        "open openat openat2 creat close close_range read write readv writev pread64 pwrite64 preadv "
+        "close close_range read write readv writev pread64 pwrite64 preadv "
         "pwritev preadv2 pwritev2 lseek truncate ftruncate fallocate fadvise64 readahead copy_file_range "
         "sendfile splice tee fsync fdatasync sync_file_range flock fcntl dup dup2 dup3 pipe pipe2",
     ),
     (
         "Look at files and change what their owner may change.",
         "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 getdents getdents64 "
-        "readlink readlinkat umask chmod fchmod fchmodat chown fchown lchown fchownat utime utimes "
+        "readlink readlinkat umask chown fchown lchown fchownat utime utimes "
         "futimesat utimensat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr "
         "lsetxattr fsetxattr removexattr lremovexattr fremovexattr",
     ),
@@ -164,6 +164,8 @@ _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
 _PRIO_PROCESS, _PRIO_PGRP = 0, 1
 _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP = 1, 2
+# A file with one of these, left in a folder of the host, would lend its owner's rights to whoever starts it.
+_SET_ID = stat.S_ISUID | stat.S_ISGID
 _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 
 # The reason, the names, and the conditions, which must all hold; the first that does not says the error.
@@ -211,11 +213,22 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         (Only(0, (0, 0xFFFFFFFF), errno.EPERM),),
     ),
     (
-        "Named pipes, sockets and plain files; no devices.",
-        "mknod",
-        (Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),),
+        "Open files and change their modes: the root that a guest sees decides which; no set-user-id or set-group-id.",
+        "creat chmod fchmod",
+        (Without(1, _SET_ID, errno.EPERM),),
     ),
-    ("The same.", "mknodat", (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000),)),
+    ("The same.", "open fchmodat", (Without(2, _SET_ID, errno.EPERM),)),
+    ("The same.", "openat", (Without(3, _SET_ID, errno.EPERM),)),
+    (
+        "Named pipes, sockets and plain files; no devices, no set-user-id or set-group-id.",
+        "mknod",
+        (Only(1, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000), Without(1, _SET_ID, errno.EPERM)),
+    ),
+    (
+        "The same.",
+        "mknodat",
+        (Only(2, _FILES_WITHOUT_DEVICE, errno.EPERM, 0xF000), Without(2, _SET_ID, errno.EPERM)),
+    ),
     (
         "Set limits and the scheduling of the guest's processes; not of pid 1, which watches them under the same user.",
         "prlimit64 sched_setaffinity sched_setparam sched_setscheduler sched_setattr",
@@ -250,6 +263,7 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
         "clone3",
         errno.ENOSYS,
     ),
+    ("The same of a mode; programs then take `openat`.", "openat2", errno.ENOSYS),
     (
         "Namespaces, mounts and roots: the sandbox's own walls.",
         "unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick "
