@@ -63,6 +63,7 @@ def test_the_version_loads_no_engine_and_no_table_drawing():
         (["run", "-c", "1", "--mount", "/no/such/folder:/data"], "/no/such/folder"),
         (["run", "-c", "1", "--mount", "/usr:/data:wr"], "'wr'"),
         (["run", "-c", "1", "--mount", "/usr:/etc/data"], "/etc/data"),
+        (["run", "-c", "1", "--mount", "/proc:/data"], "/proc cannot be mounted"),
         (["run", "-c", "1", "--mount", "/usr:/a", "--mount", "/usr:/a"], "/a"),
         (["run", "-c", "1", "--output", "/dev/null/x"], "/dev/null/x"),
         (["run", "-c", "1", "--sandbox", "nope"], "nope"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from actbox import AllowedDomain, FileMount, InvalidValue, Limits, Policy, Secret
+from actbox.core.mounts import MountMode
 
 
 def test_every_limit_has_a_unit_and_a_default() -> None:
@@ -76,6 +78,114 @@ def test_a_mode_that_there_is_not_is_refused(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(InvalidValue, match="folder"):
         FileMount(file, "x", "overlay")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The calling user's home folder for a test, with keys and a project in it."""
+    home = tmp_path / "homes" / "someone"
+    for name in (".ssh", ".aws", ".config/gcloud", ".cache/huggingface/hub", "project/src"):
+        (home / name).mkdir(parents=True)
+    for name in (".netrc", ".ssh/id_ed25519", ".cache/huggingface/token", "project/main.py"):
+        (home / name).write_text("x")
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.mark.parametrize(
+    "place", ["/", "/proc", "/proc/self", "/proc/self/root", "/proc/self/cwd/../../..", "/sys", "/sys/kernel", "/dev"]
+)
+@pytest.mark.parametrize("mode", get_args(MountMode))
+def test_the_hosts_own_places_are_not_mounted(place: str, mode: MountMode) -> None:
+    with pytest.raises(
+        InvalidValue, match=f"FileMount: {place}.* cannot be mounted, since it .*; mount the one folder"
+    ):
+        FileMount(place, "/data", mode)
+
+
+@pytest.mark.parametrize(
+    "place", ["/dev/null", "/dev/shm", "/run", "/var/run", "/etc/shadow", "/etc", "/home", "/root"]
+)
+def test_what_holds_devices_sockets_and_passwords_is_not_mounted(place: str) -> None:
+    if not os.path.exists(place):
+        pytest.skip(f"there is no {place} here")
+    with pytest.raises(InvalidValue, match=f"{place}.* cannot be mounted, since it"):
+        FileMount(place, "/data")
+
+
+@pytest.mark.parametrize(
+    "name", [".ssh", ".ssh/id_ed25519", ".aws", ".config/gcloud", ".netrc", ".cache/huggingface/token"]
+)
+def test_keys_are_not_mounted(home: Path, name: str) -> None:
+    with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it .*keys and passwords"):
+        FileMount(home / name, "/data")
+
+
+@pytest.mark.parametrize("name", [".config", ".cache", ".cache/huggingface"])
+def test_a_folder_with_keys_in_it_is_not_mounted(home: Path, name: str) -> None:
+    with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it has {home / name}/.* in it"):
+        FileMount(home / name, "/data")
+
+
+def test_a_home_folder_and_what_it_lies_in_are_not_mounted(home: Path) -> None:
+    for folder in (home, home.parent, home.parent.parent):
+        with pytest.raises(InvalidValue, match=f"{folder} cannot be mounted, since it .*the home folder {home}"):
+            FileMount(folder, "/data")
+    with pytest.raises(InvalidValue, match="home folder"):
+        FileMount("~", "/data")
+
+
+def test_other_folders_of_a_home_are_mounted(home: Path) -> None:
+    for name in ("project", "project/src", "project/main.py", ".cache/huggingface/hub"):
+        assert FileMount(home / name, "/data").host_path == home / name
+
+
+def test_a_link_to_a_private_place_is_that_place(home: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    for target in ("/proc", home, home / ".ssh", home / ".ssh/id_ed25519"):
+        link.symlink_to(target)
+        with pytest.raises(InvalidValue, match=f"{link}, which is {target}, cannot be mounted"):
+            FileMount(link, "/data")
+        link.unlink()
+
+
+def test_keys_that_are_kept_elsewhere_by_a_link_are_not_mounted(home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "vault" / "gnupg"
+    elsewhere.mkdir(parents=True)
+    (home / ".gnupg").symlink_to(elsewhere)
+    for folder in (elsewhere, elsewhere.parent):
+        with pytest.raises(InvalidValue, match="keys and passwords"):
+            FileMount(folder, "/data")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("KUBECONFIG", "/none:{}/x"), ("SSH_AUTH_SOCK", "{}/x"), ("DOCKER_HOST", "unix://{}/x"), ("GNUPGHOME", "{}/x")],
+)
+def test_what_a_variable_names_as_keys_or_a_socket_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "x").touch()
+    FileMount(tmp_path / "kept", "/data")
+    monkeypatch.setenv(variable, value.format(tmp_path / "kept"))
+    for place in (tmp_path / "kept", tmp_path / "kept" / "x"):
+        with pytest.raises(InvalidValue, match=f"what the variable {variable} names"):
+            FileMount(place, "/data")
+
+
+def test_what_is_neither_a_file_nor_a_folder_is_not_mounted(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidValue, match="neither a file nor a folder"):
+        FileMount(tmp_path / "pipe", "/data")
+
+
+def test_changes_are_kept_of_overlays_only(tmp_path: Path) -> None:
+    assert FileMount(tmp_path, "x", "overlay", keep_changes=True).keep_changes
+    assert not FileMount(tmp_path, "x", "overlay").keep_changes
+    for mode in ("ro", "rw"):
+        with pytest.raises(InvalidValue, match="keep_changes goes with mode 'overlay'"):
+            FileMount(tmp_path, "x", mode, keep_changes=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

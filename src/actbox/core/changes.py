@@ -46,7 +46,7 @@ class FileChange:
             return None
         if "\0" in before + after:
             return None
-        name = self.path.replace("\n", "\\n")
+        name = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.path)
         old = "/dev/null" if self.kind == "added" else f"a/{name}"
         new = "/dev/null" if self.kind == "removed" else f"b/{name}"
         lines = difflib.unified_diff(_lines(before), _lines(after), old, new)
