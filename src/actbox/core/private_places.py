@@ -188,7 +188,7 @@ def _places(homes: list[Path]) -> Iterator[tuple[Path, str]]:
 
 def _target(place: Path) -> Path:
     """Return where a place leads that is a link, as key stores kept elsewhere are; the link gives nothing away."""
-    return Path(os.path.realpath(place)) if place.is_symlink() else place
+    return Path(os.path.realpath(place)) if os.path.islink(place) else place
 
 
 def _homes(path: Path) -> list[Path]:
