@@ -138,12 +138,14 @@ async def test_a_socket_of_the_host_in_a_mounted_tree_is_out_of_reach(
     assert (await box.run(connect)).error.type == "ConnectionRefusedError"
 
 
-async def test_a_named_pipe_is_dead_in_an_overlay_and_alive_elsewhere(open_box: OpenBox, folder: Path) -> None:
+async def test_a_named_pipe_is_dead_in_an_overlay_and_alive_in_a_writable_mount(
+    open_box: OpenBox, folder: Path
+) -> None:
     os.mkfifo(folder / "pipe")
     pipe = os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK)
     try:
         write = "import os\nos.write(os.open('/data/pipe', os.O_RDWR | os.O_NONBLOCK), b'hello')"
-        for mode, heard in (("overlay", False), ("ro", True), ("rw", True)):
+        for mode, heard in (("overlay", False), ("rw", True)):
             box = await open_box(with_mount(folder, mode))
             await box.run(write)
             if heard:

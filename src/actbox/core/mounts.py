@@ -47,7 +47,7 @@ class FileMount:
     Links in a mounted folder lead to where they lead inside the sandbox. Devices in it are dead, and set-user-id
     programs have no effect. An overlay has dead sockets and named pipes too. In the other modes these are alive: a
     folder in which a process of the host has a socket is refused when it is mounted, and through a named pipe a program
-    can talk to a process that has it open, also where the mode is `ro`.
+    may talk to a process that has it open.
 
     What is mounted is the very file or folder that lay at `host_path` when this was made: when another has come to lie
     there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.

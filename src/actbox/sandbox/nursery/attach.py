@@ -45,7 +45,8 @@ def attach_late(late: List[Tuple[str, int]], below_workspace: bool) -> None:
 def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
     """Attach the workspace, the inputs in it, and the policy's mounts, in the order of the descriptors.
 
-    Returns a descriptor of each overlay: what is written there lies in memory.
+    After these come the file systems for the changes of overlays that are to be kept, in the same order. Returns
+    a descriptor of each overlay: what is written there lies in memory.
     """
     workspace, inputs, *given = descriptors
     mounts = request["mounts"]
@@ -55,10 +56,10 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
             make_point(mount["path"], mount["is_folder"])
     linux.move_mount(inputs, "/workspace/input")
     overlays = []
-    for mount in mounts:
-        descriptor = given.pop(0)
+    uppers = iter(given[len(mounts) :])
+    for mount, descriptor in zip(mounts, given):  # noqa: B905 (there is none before CPython 3.10)
         if mount["mode"] == "overlay":
-            upper = given.pop(0) if mount["keep_changes"] else -1
+            upper = next(uppers) if mount["keep_changes"] else -1
             overlays.append(_overlay(descriptor, upper, mount["path"], request["tmp_mib"], request["inodes"]))
         else:
             linux.move_mount(descriptor, mount["path"])

@@ -92,18 +92,22 @@ class StoredWorkspace:
 
 
 def part_overlays(made: list[int], mounts: Sequence[FileMount]) -> tuple[list[int], list[Overlay]]:
-    """Part what `make_mounts` returned: the descriptors that a run attaches, and what stays to be read afterwards."""
+    """Part what `make_mounts` returned: the descriptors that a run attaches, and what stays to be read afterwards.
+
+    Of a mount whose changes are kept it has three: the mount, the file system for its changes, and a folder of that.
+    A run attaches the workspace, the inputs, all mounts, and then those file systems.
+    """
     descriptors = iter(made)
-    attached = [next(descriptors), next(descriptors)]  # the workspace and its inputs
-    overlays = []
+    attached = [next(descriptors), next(descriptors)]
+    uppers, overlays = [], []
     for mount in mounts:
         attached.append(next(descriptors))
         if mount.keep_changes:
-            attached.append(next(descriptors))
+            uppers.append(next(descriptors))
             path, identity = str(mount.mount_path), mount.identity
             upper = next(descriptors)
             overlays.append(Overlay(mount=path, host_path=mount.host_path, identity=identity, upper=upper))
-    return attached, overlays
+    return [*attached, *uppers], overlays
 
 
 def _close_all(descriptors: list[int]) -> None:
