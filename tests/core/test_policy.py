@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
@@ -147,6 +149,24 @@ def test_a_link_to_a_private_place_is_that_place(home: Path, tmp_path: Path) -> 
         with pytest.raises(InvalidValue, match=f"{link}, which is {target}, cannot be mounted"):
             FileMount(link, "/data")
         link.unlink()
+
+
+def test_a_second_mount_of_a_private_place_is_that_place(home: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount something on the host")
+    alias = tmp_path / "alias"
+    alias.mkdir()
+    code = (
+        "import sys, actbox\ntry:\n    actbox.FileMount(sys.argv[1], '/data')\nexcept actbox.InvalidValue as error:\n"
+    )
+    code += "    print(error)"
+    for source, inside in ((home, ""), (home, "/.ssh"), (home / ".ssh", ""), (home / ".ssh", "/id_ed25519")):
+        command = f'mount --bind {source} {alias} && exec {sys.executable} -c "$0" {alias}{inside}'
+        done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
+        assert f"{alias}{inside} cannot be mounted" in done.stdout, (source, inside)
+    command = f'mount --bind {home} {alias} && exec {sys.executable} -c "$0" {alias}/project'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
 
 
 def test_keys_that_are_kept_elsewhere_by_a_link_are_not_mounted(home: Path, tmp_path: Path) -> None:

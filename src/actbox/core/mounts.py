@@ -41,8 +41,9 @@ class FileMount:
 
     `mode` is `ro` (the program can read), `rw` (it can also change the host's own files) or `overlay` (it can change
     what it sees, and the host's files stay as they are). What it changed in an overlay is thrown away when the run, or
-    the session, ends; with `keep_changes` it is in `ExecutionResult.changes` as well. A relative `mount_path` lies
-    below `/input`. Unpacks as the pair `(host_path, mount_path)`.
+    the session, ends; with `keep_changes` it is in `ExecutionResult.changes` as well, up to as many files and MiB as
+    `Limits` allows artifacts. A relative `mount_path` lies below `/input`. Unpacks as the pair
+    `(host_path, mount_path)`.
 
     Links in a mounted folder lead to where they lead inside the sandbox. Devices in it are dead, and set-user-id
     programs have no effect. An overlay has dead sockets and named pipes too. In the other modes these are alive: a

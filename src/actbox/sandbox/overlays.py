@@ -178,7 +178,7 @@ class _Collection:
         before = None
         if lower != _NONE:
             status = _status(name, lower)
-            before = _read_or_none(lower, name, max(len(data), _MOST_BEFORE) + 1)
+            before = _read_if_regular(lower, name, status, max(len(data), _MOST_BEFORE) + 1)
             if status is not None and before == data and bool(status.st_mode & stat_modes.S_IXUSR) == executable:
                 return  # it was opened to be written to, and was not, or got another time or owner
         self._note("added" if lower == _NONE else "changed", path, data, before, executable)
@@ -189,7 +189,7 @@ class _Collection:
         if status is None:
             return
         if not stat_modes.S_ISDIR(status.st_mode):
-            self._note("removed", path, None, _read_or_none(lower, name, _MOST_BEFORE + 1))
+            self._note("removed", path, None, _read_if_regular(lower, name, status, _MOST_BEFORE + 1))
             return
         if depth >= MAX_DEPTH:
             self._leave_out(path, "it is nested too deeply")
@@ -257,10 +257,13 @@ def _same_link(upper: int, lower: int, name: str) -> bool:
         return False
 
 
-def _read_or_none(folder: int, name: str, most: int) -> bytes | None:
+def _read_if_regular(folder: int, name: str, status: os.stat_result | None, most: int) -> bytes | None:
+    # Looked at before: to open the host's devices and named pipes may itself do something.
+    if status is None or not stat_modes.S_ISREG(status.st_mode):
+        return None
     try:
         return read_regular(folder, name, most)
-    except OSError:  # a link, or nothing that this user may read: then there is no content to show
+    except OSError:  # nothing that this user may read: then there is no content to show
         return None
 
 
