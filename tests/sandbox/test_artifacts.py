@@ -177,7 +177,7 @@ def test_folders_nested_beyond_reason_are_left_out(begin: Begin, output: Path) -
 def test_a_flood_of_entries_is_not_looked_at_to_its_end(
     begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "_MAX_ENTRIES", 50)
+    monkeypatch.setattr(artifacts, "MAX_ENTRIES", 50)
     run = begin()
     for number in range(60):
         (output / f"{number}").mkdir()
