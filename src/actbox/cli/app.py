@@ -213,6 +213,37 @@ def map_programs(
 
 
 @app.command()
+def review(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE…", help="The programs; `-` reads one from standard input.")
+    ],
+    verdicts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="RULE=VERDICT",
+            help="What a rule comes to: allow, warn, ask or block. RULE may name a subject too, such as "
+            "import:socket, and `all` is every rule that is not named. May be repeated.",
+        ),
+    ] = None,
+    tools: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="NAME", help="A tool that the programs may call. May be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
+) -> int:
+    """Read Python programs, without running them, and say what they do that a person may want to know.
+
+    This is advice on top of isolation, never instead of it: a program without findings is not a safe one.
+
+    The exit code is 0 where nothing is worse than a warning, 1 where a rule blocks a program, 3 where one asks.
+    """
+    from .review import review_files
+
+    return review_files(files, verdicts or [], tools or [], as_json=as_json)
+
+
+@app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:

@@ -128,9 +128,14 @@ def _source(file: str | None, code: str | None) -> tuple[str, str]:
         raise UsageError(problem, "give one of: actbox run FILE, actbox run -c CODE, actbox run - (standard input)")
     if code is not None:
         return code, "program.py"
+    assert file is not None
+    return read_program(file)
+
+
+def read_program(file: str) -> tuple[str, str]:
+    """Return the text of a program and its file name; `-` reads standard input. Raises `UsageError`."""
     if file == "-":
         return _decode(_read(sys.stdin.buffer, "standard input"), "standard input"), "program.py"
-    assert file is not None
     try:
         with Path(file).open("rb") as opened:
             return _decode(_read(opened, file), file), Path(file).name

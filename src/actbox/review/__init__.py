@@ -7,9 +7,9 @@
     assert review.tool_calls("call_tool('search', query='tea')")[0].arguments == {"query": "tea"}
 
 A review is advice on top of isolation, never instead of it. Python can be written so that no reader can tell what it
-does; where this one cannot, it says so (the rules `dynamic`, `introspection`, `not-read`), but a review without findings
-does not make a program safe to run outside a sandbox. It reads the one program: not the modules that it imports, not
-what earlier programs of a session have bound. Nothing of the program is run.
+does; where this one cannot, it says so (the rules `dynamic`, `introspection`, `not-read`), but a review without
+findings does not make a program safe to run outside a sandbox. It reads the one program: not the modules that it
+imports, not what earlier programs of a session have bound. Nothing of the program is run.
 """
 
 from .findings import Finding, Review, ToolCall

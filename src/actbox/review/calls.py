@@ -18,6 +18,8 @@ Met = tuple[str, str, str]
 _SAFE_LOADERS: Final = frozenset(f"yaml.{name}" for name in ("SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"))
 _NAMED_AT_RUN_TIME: Final = frozenset(["builtins.getattr", "builtins.setattr", "builtins.delattr"])
 
+_GETTERS: Final = frozenset(["operator.attrgetter"])
+
 
 def judge(node: ast.Call, scope: Scope, names: Names, given: list[Values]) -> Iterator[Met]:
     """Yield what a call meets. `given` is what each positional argument may be."""
@@ -57,9 +59,8 @@ def _function(path: str, node: ast.Call, given: list[Values], keywords: dict[str
             yield "dynamic", f"looks up a name in {base} that is made at run time", base
     elif base == "sys.modules" or (base.endswith(".__dict__") and last in ("update", "values", "items", "__setitem__")):
         yield "dynamic", f"changes or goes through {base} as a whole", base
-    elif path in ("operator.attrgetter", "operator.methodcaller"):
-        if not all(isinstance(argument, ast.Constant) for argument in node.args[:1]):
-            yield "dynamic", f"calls {path} with a name that is made at run time", path
+    elif path in _GETTERS and not all(isinstance(argument, ast.Constant) for argument in node.args):
+        yield "dynamic", f"calls {path} with a name that is made at run time", path
 
 
 def _named_at_run_time(path: str, node: ast.Call, given: list[Values]) -> Iterator[Met]:

@@ -140,8 +140,11 @@ WRITES: Final = frozenset(
 """Functions that change whatever path they are given."""
 
 OPENS: Final = frozenset(
-    ["builtins.open", "os.open", "io.FileIO", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "zipfile.ZipFile"]
-    + ["tarfile.open", "os.fdopen"]
+    f"{module}.{name}"
+    for module, name in (
+        *(("builtins", "open"), ("os", "open"), ("io", "FileIO"), ("codecs", "open"), ("gzip", "open")),
+        *(("bz2", "open"), ("lzma", "open"), ("zipfile", "ZipFile"), ("tarfile", "open"), ("tarfile", "TarFile")),
+    )
 )
 """Functions that read or write, as their mode says."""
 

@@ -33,12 +33,13 @@ from .values import (
     file_path,
     folded,
     method,
+    shallow,
     sliced,
 )
 
 _MAX_DEPTH: Final = 80
 """Nested expressions that are followed. Each takes about three calls of Python's thousand."""
-_EVALUATIONS: Final = 8
+_EVALUATIONS: Final = 12
 """How often a binding is evaluated on average, at most, before the reader gives up on the whole program."""
 
 _MAIN: Final = "__main__"
@@ -82,6 +83,7 @@ class Names:
         bindings = list(scopes.bindings())
         waiting = deque(bindings)
         queued = set(bindings)
+        wide: set[tuple[Scope, str]] = set()
         left = _EVALUATIONS * len(bindings) + 10_000
         while waiting:
             self._reading = item = waiting.popleft()
@@ -92,8 +94,14 @@ class Names:
                 self.gave_up = self.gave_up or binding.expression
                 break
             before = self._known.get((scope, name), NONE)
-            after = bounded(before | self._bound(binding, name))
+            further = self._bound(binding, name)
+            if (scope, name) in wide:
+                # What may be anything stays so; else values that are made of its own would come and go for ever.
+                further = frozenset(value for value in further if isinstance(value, (Ref, ToolFunction)))
+            after = bounded(before | further)
             if after != before:
+                if not before | further <= after:
+                    wide.add((scope, name))
                 self._known[scope, name] = after
                 again = self._readers.get((scope, name), set()) - queued
                 waiting.extend(again)
@@ -202,7 +210,7 @@ class Names:
         for node in nodes:
             inner = self.values(node, scope)
             found |= elements(inner) if isinstance(node, ast.Starred) else inner
-        return frozenset([Items(bounded(found), mutable)])
+        return frozenset([Items(shallow(found), mutable)])
 
     def _joined(self, node: ast.JoinedStr, scope: Scope) -> Value:
         known = Text("")

@@ -103,9 +103,9 @@ class _Reading:
                     for value in self._names.values(decorator, visit.scope):
                         self._used(value, decorator, called=True)
                         self._handed_on(value, decorator)
-            case ast.AugAssign(target=ast.Name()):
+            case ast.AugAssign(target=ast.Name(id=name)):
                 place = (node.lineno, node.col_offset)
-                self._changed(node, self._names.look_up(node.target.id, visit.scope, place))
+                self._changed(node, self._names.look_up(name, visit.scope, place))
             case ast.Subscript(ctx=ast.Load()):
                 self._subscript(node, visit.scope)
         if isinstance(node, ast.Attribute) and node.attr in catalogue.REACHING:
@@ -113,9 +113,9 @@ class _Reading:
         if isinstance(node, ast.Name) and node.id in catalogue.REACHING_NAMES:
             self._add("introspection", node, f"reads {node.id}", node.id)
         loaded = isinstance(node, ast.Call) or isinstance(getattr(node, "ctx", None), ast.Load)
-        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) or id(node) in self._callees:
-            return
-        if loaded:
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) and loaded:
+            if id(node) in self._callees:
+                return
             self._mention(node, visit)
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             self._changed(node, self._names.values(node.value, visit.scope))

@@ -215,10 +215,10 @@ class ScopeReader:
                 self._target(node.target, "element", node.iter, scope, scope, after, False)
             case ast.withitem(optional_vars=ast.expr()):
                 self._target(node.optional_vars, "deep", node.context_expr, scope, scope, after, False)
-            case ast.ExceptHandler(name=str()):
+            case ast.ExceptHandler(name=str(name)):
                 # The name is unbound where the handler ends.
-                scope.deleted.add(node.name)
-                self._bind(scope, node.name, Binding("own", scope, after))
+                scope.deleted.add(name)
+                self._bind(scope, name, Binding("own", scope, after))
             case ast.Match():
                 for case in node.cases:
                     self._pattern(case.pattern, node.subject, scope, after)

@@ -76,18 +76,26 @@ NONE: Final[Values] = frozenset()
 UNKNOWN: Final[Values] = frozenset([Unknown()])
 PLAIN: Final[Values] = frozenset([Plain()])
 
-MAX_VALUES: Final = 24
-"""What may have more values than this may have any."""
+MAX_VALUES: Final = 8
+"""What may have more values than this may have any. References are not counted: a program spells each of them out."""
 MAX_TEXT: Final = 4096
 
 
 def bounded(values: Iterable[Value]) -> Values:
-    """Return a set of values, or one that says "anything" beside the first few where there are too many."""
+    """Return a set of values, or where there are too many, one that says "anything" beside the references in it."""
     found = frozenset(values)
     if len(found) <= MAX_VALUES:
         return found
-    # References decide about findings, so they are kept; there are no more of them than the program spells out.
-    return frozenset(value for value in found if isinstance(value, (Ref, ToolFunction))) | UNKNOWN
+    references = frozenset(value for value in found if isinstance(value, (Ref, ToolFunction)))
+    return found if len(found) - len(references) <= MAX_VALUES else references | UNKNOWN
+
+
+def shallow(values: Values) -> Values:
+    """Return the elements of a container, with "anything" for containers that hold containers themselves."""
+    inner = [value for value in values if isinstance(value, Items)]
+    if any(isinstance(value, Items) for items in inner for value in items.values):
+        return bounded(elements(values, deep=True) | UNKNOWN)
+    return bounded(values)
 
 
 def elements(values: Values, *, deep: bool = False) -> Values:
