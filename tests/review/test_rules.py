@@ -23,7 +23,12 @@ def test_a_rule_that_is_not_named_keeps_its_own_verdict_or_gets_the_other_one() 
 
 
 def test_verdicts_are_ordered_from_mild_to_strict() -> None:
-    assert sorted(reversed(Verdict)) == [Verdict.ALLOW, Verdict.WARN, Verdict.ASK, Verdict.BLOCK]
+    assert sorted([Verdict.BLOCK, Verdict.ASK, Verdict.WARN, Verdict.ALLOW]) == [
+        Verdict.ALLOW,
+        Verdict.WARN,
+        Verdict.ASK,
+        Verdict.BLOCK,
+    ]
 
 
 @pytest.mark.parametrize(

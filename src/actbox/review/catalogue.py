@@ -226,6 +226,11 @@ SENSITIVE: Final = frozenset(
 
 _EXPORTED: Final = SENSITIVE - {"runpy", "cffi"} | {"shutil"}
 
+HOLDER_METHODS: Final = frozenset(
+    ["get", "pop", "setdefault", "__getitem__", "update", "values", "items", "__setitem__", "copy", "clear"]
+)
+"""Methods of what a module's names are kept in."""
+
 ANYWHERE: Final = frozenset(["os", "subprocess", "builtins", "__builtins__", "ctypes", "importlib"])
 """Modules that are taken for themselves also as an attribute of what is not known: `thing.os.system`."""
 
@@ -255,8 +260,8 @@ _SAME: Final[Mapping[str, str]] = {
 }
 
 
-_PACKAGES: Final = frozenset(["asyncio", "pandas.io"])
-"""Packages that have a module of such a name themselves."""
+_PACKAGES: Final = frozenset(["asyncio", "pandas.io", "socket"])
+"""What has a module, or a class, of such a name itself."""
 
 
 def canonical(path: str) -> str:
@@ -276,9 +281,9 @@ def rule_of(path: str) -> str | None:
 
 
 def network_use(path: str) -> bool:
-    """Return whether a name belongs to a module of the network and is no constant or exception."""
+    """Return whether a name belongs to a module of the network and is no exception."""
     last = path.rpartition(".")[2]
-    if last.isupper() or last.endswith(("Error", "Exception", "Warning", "__")) or ".exceptions." in path:
+    if last.endswith(("Error", "Exception", "Warning", "__")) or ".exceptions." in path:
         return False
     return any(path.startswith(module + ".") for module in NETWORK_MODULES)
 
@@ -286,3 +291,25 @@ def network_use(path: str) -> bool:
 def known(path: str) -> bool:
     """Return whether the catalogue has something to say about this very name."""
     return path in FUNCTIONS or path in CALLED or path in READS or path in WRITES or path in OPENS
+
+
+_ALSO: Final = (
+    *("pathlib.Path.home", "builtins.bytes.fromhex", "sys.modules", "importlib.import_module", "yaml.SafeLoader"),
+    *("base64.b64decode", "base64.standard_b64decode", "base64.urlsafe_b64decode", "binascii.unhexlify"),
+    *("codecs.decode", "codecs.encode", "inspect.getattr_static", "operator.attrgetter", "builtins.getattr"),
+    *_all("os.path", "join expanduser abspath realpath normpath"),
+)
+_NAMES: Final = (*FUNCTIONS, *CALLED, *READS, *WRITES, *OPENS, *PATH_CLASSES, *SENSITIVE, *NETWORK_MODULES, *_ALSO)
+_ROOTS: Final = frozenset(name.partition(".")[0] for name in _NAMES)
+_FOLLOWED: Final = frozenset(
+    ".".join(parts[:length]) for parts in (name.split(".") for name in _NAMES) for length in range(1, len(parts) + 1)
+)
+
+
+def followed(path: str) -> bool:
+    """Return whether a reader needs the name of this attribute of a module: there are but finitely many such names."""
+    head, _, last = path.rpartition(".")
+    if path in _FOLLOWED or head in NETWORK_MODULES or (head in _ROOTS and "." not in head):
+        return True
+    holder = head == "sys.modules" or head.endswith(".__dict__")
+    return (holder and last in HOLDER_METHODS) or (last == "__dict__" and not holder and head.count(".") < 2)

@@ -244,7 +244,8 @@ class Names:
                 return frozenset([Ref("builtins")])
             if name in ("__call__", "__func__", "__wrapped__"):
                 return frozenset([value])
-            return frozenset([Ref(catalogue.canonical(f"{value.path}.{name}"))])
+            path = catalogue.canonical(f"{value.path}.{name}")
+            return frozenset([Ref(path)]) if catalogue.followed(path) else UNKNOWN
         if name in ("__call__", "__func__", "__wrapped__") and isinstance(value, ToolFunction):
             return frozenset([value])
         if name == "parent" and isinstance(value, FilePath):
