@@ -84,7 +84,10 @@ def _readable(path: Path) -> str | None:
         return None
 
 
-@pytest.mark.parametrize("pattern", ["[_a-d]*.py", "[e-o]*.py", "[p-z]*.py", *(f"{name}/**/*.py" for name in FOLDERS)])
+PACKAGES = [pytest.param(f"{name}/**/*.py", marks=pytest.mark.long) for name in FOLDERS]
+
+
+@pytest.mark.parametrize("pattern", ["[_a-d]*.py", "[e-o]*.py", "[p-z]*.py", *PACKAGES])
 def test_the_standard_library_is_read_to_the_end(pattern: str) -> None:
     for path in STDLIB.glob(pattern):
         source = None if {"test", "tests"} & set(path.parts) else _readable(path)
