@@ -11,7 +11,10 @@ import pytest
 import actbox
 from tests.conftest import engine_check
 
-HEAVY = ("pydantic", "pydantic_ai", "numpy", "pandas", "matplotlib", "rich", "typer", "markdown_it", "ctypes")
+HEAVY = (
+    *("pydantic", "pydantic_ai", "numpy", "pandas", "matplotlib", "rich", "typer", "markdown_it", "ctypes"),
+    *("h11", "cryptography"),
+)
 
 
 def test_importing_brings_in_nothing_heavy() -> None:

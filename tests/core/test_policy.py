@@ -231,6 +231,60 @@ def test_a_domain_is_normalised_once(target: str, normal: str, ports: set[int]) 
     assert AllowedDomain(domain.target) == domain
 
 
+@pytest.mark.parametrize(
+    ("target", "matched", "others"),
+    [
+        (
+            "a.example",
+            ["http a.example 80", "https a.example 443"],
+            ["http a.example 443", "https a.example 80", "https a.example 8443", "https b.a.example 443"],
+        ),
+        ("https://a.example", ["https a.example 443"], ["http a.example 80"]),
+        ("a.example:81", ["http a.example 81", "https a.example 81"], ["http a.example 80", "https a.example 443"]),
+        (
+            "*.a.example",
+            ["https b.a.example 443", "http c.b.a.example 80"],
+            ["https a.example 443", "https ba.example 443", "https a.example.b 443"],
+        ),
+        ("[::1]:81", ["http ::1 81"], ["http ::2 81", "http 0.0.0.1 81"]),
+    ],
+)
+def test_an_entry_matches_by_scheme_host_and_port(target: str, matched: list[str], others: list[str]) -> None:
+    def matches(place: str) -> bool:
+        scheme, host, port = place.split()
+        return AllowedDomain(target).matches("http" if scheme == "http" else "https", host, int(port))
+
+    assert [place for place in matched + others if matches(place)] == matched
+
+
+def test_the_more_narrowly_an_entry_is_meant_the_more_specific_it_is() -> None:
+    narrowing = [
+        "*.example",
+        "https://*.example",
+        "*.example:8443",
+        "https://*.example:8443",
+        "*.a.example",
+        "a.example",
+        "http://a.example",
+        "a.example:80",
+        "http://a.example:80",
+    ]
+    assert sorted(narrowing, key=lambda target: AllowedDomain(target).specificity) == narrowing
+
+
+@pytest.mark.parametrize("name", ["requests_per_minute", "request_bytes", "response_bytes", "seconds"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5", None, True])
+def test_a_bound_that_makes_no_sense_is_named(name: str, value: Any) -> None:
+    with pytest.raises(InvalidValue, match=rf"AllowedDomain\('a.example'\).*{name}"):
+        AllowedDomain("a.example", **{name: value})
+
+
+def test_private_addresses_are_meant_only_on_request() -> None:
+    assert AllowedDomain("a.example").private is False
+    with pytest.raises(InvalidValue, match="private"):
+        AllowedDomain("a.example", private="no")  # type: ignore[arg-type]
+
+
 def test_methods_are_upper_case_and_each_once() -> None:
     assert AllowedDomain("a.example", ["get", "POST", "Get"]).methods == ("GET", "POST")
     assert AllowedDomain("a.example").methods is None
@@ -261,6 +315,13 @@ def test_methods_are_upper_case_and_each_once() -> None:
         "a.example\\@b.example",
         "a" * 64 + ".example",
         "https://",
+        "127.1",
+        "0x7f.0.0.1",
+        "2130706433",
+        "010.0.0.1",
+        "1.2.3.4.5",
+        "a.example.1",
+        "*.0.0.1",
     ],
 )
 def test_a_target_that_is_no_host_is_refused(target: str) -> None:
@@ -287,11 +348,46 @@ def test_a_secret_needs_an_allowed_domain_to_go_to() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "allowed", "fits"),
+    [
+        ("api.github.example", "*.github.example", True),
+        ("*.github.example", "api.github.example", True),
+        ("api.github.example", "https://api.github.example:443", True),
+        ("https://api.github.example", "http://api.github.example", False),
+        ("api.github.example", "api.github.example:8443", False),
+        ("github.example", "*.github.example", False),
+    ],
+)
+def test_a_secret_must_be_able_to_reach_its_domain(target: str, allowed: str, fits: bool) -> None:
+    policy = {"secrets": (Secret("github", "x", domains=[target]),), "domains": (AllowedDomain(allowed),)}
+    if fits:
+        assert Policy(**policy).secrets  # type: ignore[arg-type]
+        return
+    with pytest.raises(InvalidValue, match=r"does not allow"):
+        Policy(**policy)  # type: ignore[arg-type]
+
+
+def test_a_secret_goes_encrypted_unless_its_own_domain_says_otherwise() -> None:
+    secret = Secret("github", "x", domains=["api.example", "http://intra.example", "*.b.example:8443"])
+    assert secret.goes_to("https", "api.example", 443)
+    assert secret.goes_to("http", "intra.example", 80)
+    assert secret.goes_to("https", "a.b.example", 8443)
+    assert not secret.goes_to("http", "api.example", 80)
+    assert not secret.goes_to("https", "intra.example", 443)
+    assert not secret.goes_to("https", "a.b.example", 443)
+    assert not secret.goes_to("http", "a.b.example", 8443)
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"name": "two words"},
         {"value": ""},
         {"value": "a\nb"},
+        {"value": "a\x1bb"},
+        {"value": " a"},
+        {"header": "Host: {}"},
+        {"header": "content-length: {}"},
         {"domains": []},
         {"domains": "a.example"},
         {"header": "no placeholder"},

@@ -45,10 +45,10 @@ class Policy:
             if mount.mount_path in seen:
                 raise InvalidValue(f"Policy.mounts: two mounts at {mount.mount_path}")
             seen.add(mount.mount_path)
-        allowed = {domain.host for domain in self.domains}
         for secret in self.secrets:
             for domain in secret.domains:
-                if AllowedDomain(domain).host not in allowed:
+                target = AllowedDomain(domain)
+                if not any(allowed.overlaps(target) for allowed in self.domains):
                     raise InvalidValue(f"Secret({secret.name!r}) is for {domain}, which Policy.domains does not allow")
         object.__setattr__(self, "variables", check_variables(self.variables))
         object.__setattr__(self, "preload", _module_names(self.preload))

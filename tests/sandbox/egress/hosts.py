@@ -39,6 +39,7 @@ class Host:
         self.name = name
         self.asked: list[Asked] = []
         self.connections = 0
+        self._serving: set[asyncio.Task[None]] = set()
         self._tls = tls
         self._answer = answer or (lambda asked: response(b"hello from " + name.encode()))
 
@@ -48,7 +49,9 @@ class Host:
 
     async def stop(self) -> None:
         self._server.close()
-        await self._server.wait_closed()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     @property
     def url(self) -> str:
@@ -60,6 +63,10 @@ class Host:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._requests(reader, writer)

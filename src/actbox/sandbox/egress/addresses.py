@@ -45,7 +45,7 @@ def _own_reach(address: _Address) -> Reach:
 
 def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     number = int(address)
-    if address in _MAPPED or address in _COMPATIBLE or address in _NAT64:
+    if address in _MAPPED or address in _NAT64 or (address in _COMPATIBLE and number > 1):  # not :: and ::1
         return [ipaddress.IPv4Address(number & 0xFFFFFFFF)]
     if address in _SIX_TO_FOUR:
         return [ipaddress.IPv4Address(number >> 80 & 0xFFFFFFFF)]

@@ -1,0 +1,156 @@
+"""How much of everything: what an entry bounds, and what one sandbox may take of the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+from actbox import AllowedDomain, NetworkRequest
+from tests.sandbox.egress.conftest import Net
+from tests.sandbox.egress.hosts import Asked, Host, response
+
+
+def get(host: Host, path: str = "/") -> bytes:
+    return f"GET {host.url}{path} HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n".encode()
+
+
+def post(host: Host, body: bytes, framing: str) -> bytes:
+    return f"POST {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\n{framing}\r\n\r\n".encode() + body
+
+
+async def test_requests_a_minute_are_counted_over_all_hosts_of_an_entry(net: Net):
+    one, two = await net.host("a.example"), await net.host("b.example")
+    net.names["b.example"] = ["127.0.0.1"]
+    entries = [AllowedDomain(f"*.example:{host.port}", private=True, requests_per_minute=2) for host in (one, two)]
+    door = await net.proxy(*entries)
+    assert (await door.send(get(one))).startswith(b"HTTP/1.1 200 ")
+    assert (await door.send(get(one))).startswith(b"HTTP/1.1 200 ")
+    answer = await door.send(get(one))
+    assert answer.startswith(b"HTTP/1.1 429 ")
+    assert f"*.example:{one.port} allows 2 requests a minute".encode() in answer
+    assert (await door.send(get(two))).startswith(b"HTTP/1.1 200 ")
+    assert len(one.asked) == 2
+    assert (await net.all_told(4))[2].decision == "refused"
+
+
+async def test_each_tunnel_that_is_passed_through_counts_as_a_request(net: Net):
+    host = await net.host("a.example", tls=True)
+    door = await net.proxy(AllowedDomain(host.place, private=True, requests_per_minute=1))
+    _, writer, head = await door.tunnel(host.place)
+    assert head.startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    _, writer, head = await door.tunnel(host.place)
+    assert head.startswith(b"HTTP/1.1 429 ")
+    writer.close()
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 101", "Transfer-Encoding: chunked"])
+async def test_a_request_that_is_too_large_is_a_413(net: Net, framing: str):
+    host = await net.host("a.example")
+    door = await net.proxy(AllowedDomain(host.place, private=True, request_bytes=100))
+    body = b"x" * 101 if "Length" in framing else b"65\r\n" + b"x" * 101 + b"\r\n0\r\n\r\n"
+    answer = await door.send(post(host, body, framing))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert f"larger than the 100 bytes that {host.place} allows".encode() in answer
+    assert not host.asked
+    assert (await net.all_told(1))[0].decision == "refused"
+    assert (await door.send(post(host, b"x" * 100, "Connection: close\r\nContent-Length: 100"))).startswith(
+        b"HTTP/1.1 200 "
+    )
+
+
+async def test_a_response_that_is_too_large_is_refused_or_cut_off(net: Net):
+    def answer(asked: Asked) -> bytes:
+        whole = response(b"x" * 101)
+        return whole if asked.target == "/length" else b"HTTP/1.1 200 OK\r\n\r\n" + whole.partition(b"\r\n\r\n")[2]
+
+    host = await net.host("a.example", answer=answer)
+    door = await net.proxy(AllowedDomain(host.place, private=True, response_bytes=100))
+    refused = await door.send(get(host, "/length"))
+    assert refused.startswith(b"HTTP/1.1 502 ")
+    assert b"larger than the 100 bytes" in refused
+    cut = await door.send(get(host, "/unknown"))
+    assert not cut.endswith(b"0\r\n\r\n")  # the last chunk is missing, by which a client knows
+    first, second = await net.all_told(2)
+    assert first.decision == second.decision == "refused"
+    assert "larger than the 100 bytes" in second.reason
+
+
+@pytest.mark.parametrize("bound", ["request_bytes", "response_bytes"])
+async def test_a_tunnel_is_cut_where_its_entry_says(net: Net, bound: str):
+    host = await net.host("a.example", tls=True, answer=lambda asked: response(b"x" * 50_000))
+    door = await net.proxy(AllowedDomain(host.place, private=True, **{bound: 20_000}))
+    reader, writer, _ = await door.tunnel(host.place)
+    await writer.start_tls(ssl.create_default_context(cadata=net.authority.pem.decode()), server_hostname="a.example")
+    writer.write(f"POST / HTTP/1.1\r\nHost: {host.place}\r\nContent-Length: 50000\r\n\r\n".encode() + b"x" * 50_000)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        answer = await reader.read()
+        assert len(answer) < 50_000
+        raise ConnectionError  # it ended without TLS's own end, which not every version of Python says
+    writer.transport.abort()
+    (told,) = await net.all_told(1)
+    assert told.decision == "refused"
+    assert f"larger than the 20000 bytes that {host.place} allows" in told.reason
+
+
+async def never(asked: Asked) -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+async def test_an_exchange_that_takes_too_long_is_a_504(net: Net):
+    host = await net.host("a.example", answer=never)
+    door = await net.proxy(AllowedDomain(host.place, private=True, seconds=0.3))
+    answer = await door.send(get(host))
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    assert b"took longer than" in answer
+
+
+async def test_a_tunnel_that_lasts_too_long_is_cut(net: Net):
+    host = await net.host("a.example", tls=True)
+    door = await net.proxy(AllowedDomain(host.place, private=True, seconds=0.3))
+    reader, writer, _ = await door.tunnel(host.place)
+    async with asyncio.timeout(30):
+        assert await reader.read() == b"\x15\x03\x03\x00\x02\x02\x31"
+    writer.close()
+    assert "lasted longer" in (await net.all_told(1))[0].reason
+
+
+async def test_connections_beyond_the_bound_wait_for_one_to_end(net: Net):
+    host = await net.host("a.example")
+    door = await net.proxy(AllowedDomain(host.place, private=True), connections=1)
+    first = await asyncio.open_connection("127.0.0.1", door.port)
+    first[1].write(f"GET {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\n\r\n".encode())
+    assert (await first[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    waiting = asyncio.create_task(door.send(get(host)))
+    await first[0].readexactly(20)
+    assert not waiting.done()
+    first[1].close()
+    assert (await waiting).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_cancelling_closes_every_connection_and_the_listener_and_tells_what_was_under_way(net: Net):
+    host = await net.host("a.example", answer=never)
+    door = await net.proxy(AllowedDomain(host.place, private=True))
+    waiting = asyncio.create_task(door.send(get(host)))
+    async with asyncio.timeout(30):
+        while not host.asked:
+            await asyncio.sleep(0.005)
+    await door.stop()
+    assert await waiting == b""
+    assert net.told == [NetworkRequest(host="a.example", port=host.port, method="GET", path="/", decision="allowed")]
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", door.port)
+
+
+async def test_the_most_specific_entry_alone_decides(net: Net):
+    host = await net.host("api.example", tls=True)
+    door = await net.proxy(
+        AllowedDomain(f"*.example:{host.port}", private=True),
+        AllowedDomain(f"https://api.example:{host.port}", ["GET"], private=True),
+    )
+    head = f"/ HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n".encode()
+    assert (await door.inside(host.place, b"GET " + head)).startswith(b"HTTP/1.1 200 ")
+    assert (await door.inside(host.place, b"POST " + head)).startswith(b"HTTP/1.1 403 ")

@@ -1,0 +1,161 @@
+"""Secrets: put in on the way out, to their hosts only; taken out on the way in; said nowhere."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import re
+import urllib.parse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actbox import AllowedDomain, Secret
+from actbox.sandbox.egress.redaction import Redactor
+from tests.sandbox.egress.conftest import Net
+from tests.sandbox.egress.hosts import Asked, response
+
+VALUE = 'gh+p/S3cr3t "ü"\\<&>=%'
+
+
+def ways(value: str) -> dict[str, bytes]:
+    raw = value.encode()
+    return {
+        "plain": raw,
+        "percent": urllib.parse.quote(value, safe="").encode(),
+        "percent lower": re.sub(rb"%..", lambda code: code[0].lower(), urllib.parse.quote(value, safe="").encode()),
+        "form": urllib.parse.quote_plus(value).encode(),
+        "url path": urllib.parse.quote(value).encode(),
+        "json": json.dumps(value).encode(),
+        "json text": json.dumps(value, ensure_ascii=False).encode(),
+        "html": html.escape(value).encode(),
+        "base64": base64.b64encode(raw),
+        "base64 url": base64.urlsafe_b64encode(raw),
+        "basic": base64.b64encode(b"user:" + raw),
+        "base64 within": base64.b64encode(b"{'token': '" + raw + b"', 'more': 1}"),
+        "base64 within, one on": base64.b64encode(b" {'token': '" + raw + b"', 'more': 1}"),
+        "hex": raw.hex().encode(),
+        "HEX": raw.hex().upper().encode(),
+    }
+
+
+@pytest.mark.parametrize("way", ways(VALUE))
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_an_echo_is_found_in_every_usual_spelling_and_over_pieces(way: str, size: int):
+    redactor = Redactor([Secret("github", VALUE, ["api.example"])])
+    body = b"before " + ways(VALUE)[way] + b" after"
+    out = b"".join(redactor.feed(body[start : start + size]) for start in range(0, len(body), size))
+    out += redactor.finish()
+    assert b"[secret github]" in out
+    assert out.startswith(b"before ")
+    assert out.endswith(b" after")
+    middle = ways(VALUE)[way].strip(b'"')
+    assert middle not in out
+    assert redactor.whole(body) == out
+
+
+@given(st.text("abü/+", min_size=1, max_size=6), st.lists(st.text("abü/+ ", max_size=9), max_size=6), st.data())
+def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: list[str], data: st.DataObject):
+    body = value.join(parts).encode()
+    redactor = Redactor([Secret("n", value, ["api.example"])])
+    out = b""
+    while body:
+        size = data.draw(st.integers(1, len(body)))
+        out += redactor.feed(body[:size])
+        body = body[size:]
+    out += redactor.finish()
+    assert value.encode() not in out.replace(b"[secret n]", b"\0")
+
+
+@given(st.binary(max_size=200), st.integers(1, 20))
+def test_what_has_no_secret_in_it_passes_unchanged(body: bytes, size: int):
+    redactor = Redactor([Secret("github", VALUE, ["api.example"])])
+    out = b"".join(redactor.feed(body[start : start + size]) for start in range(0, len(body), size))
+    assert out + redactor.finish() == body
+
+
+def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
+    redactor = Redactor([Secret("github", "longsecret", ["api.example"])])
+    assert redactor.feed(b"data: event\n\n") == b"data: event\n\n"
+    assert redactor.feed(b"see longsec") == b"see "
+    assert redactor.feed(b"tion") == b"longsection"
+
+
+async def test_the_host_gets_the_value_and_the_guest_never_sees_it(net: Net, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+
+    def echo(asked: Asked) -> bytes:
+        given = asked.values("x-key")[0]
+        headers = f"X-Echo: {given}\r\nX-{given}: 1\r\nLocation: /?k={given}\r\nAccept-Ranges: bytes\r\n"
+        return response(f"you sent {given}".encode(), headers=headers)
+
+    value = "s3cr3t-value-1234"
+    host = await net.host("api.example", tls=True, answer=echo)
+    secret = Secret("key", value, [f"api.example:{host.port}"], "X-Key: {}")
+    door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True), secrets=[secret])
+    request = (
+        f"GET /?x=1 HTTP/1.1\r\nHost: {host.place}\r\nx-KEY: placeholder\r\nX-Key: again\r\n"
+        "Accept-Encoding: gzip\r\nRange: bytes=0-3\r\nConnection: close\r\n\r\n"
+    )
+    answer = await door.inside(host.place, request.encode())
+    (asked,) = host.asked
+    assert asked.values("x-key") == [value]
+    assert asked.values("accept-encoding") == ["identity"]
+    assert asked.values("range") == []
+    assert value.encode() not in answer
+    assert answer.lower().count(b"[secret key]") == 3
+    assert b"transfer-encoding: chunked" in answer.lower()
+    assert b"content-length" not in answer.lower()
+    assert value not in repr(await net.all_told(1)) + caplog.text + repr(door.egress)
+
+
+async def test_a_secret_goes_to_its_own_hosts_and_no_others(net: Net):
+    mine, other = await net.host("mine.example", tls=True), await net.host("other.example", tls=True)
+    secret = Secret("key", "s3cr3t-value", [f"mine.example:{mine.port}"])
+    door = await net.proxy(
+        AllowedDomain(f"mine.example:{mine.port}", private=True),
+        AllowedDomain(f"other.example:{other.port}", ["GET"], private=True),
+        secrets=[secret],
+    )
+    for host in (mine, other):
+        request = f"GET / HTTP/1.1\r\nHost: {host.place}\r\nAuthorization: Bearer own\r\nConnection: close\r\n\r\n"
+        assert (await door.inside(host.place, request.encode())).startswith(b"HTTP/1.1 200")
+    assert mine.asked[0].values("authorization") == ["Bearer s3cr3t-value"]
+    assert other.asked[0].values("authorization") == ["Bearer own"]
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+async def test_plain_http_carries_a_secret_only_where_the_secret_says_so(net: Net, scheme: str):
+    host = await net.host("api.example", answer=lambda asked: response(str(asked.values("authorization")).encode()))
+    secret = Secret("key", "s3cr3t-value", [f"{scheme}api.example:{host.port}"])
+    door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True), secrets=[secret])
+    answer = await door.send(f"GET {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n".encode())
+    assert host.asked[0].values("authorization") == (["Bearer s3cr3t-value"] if scheme else [])
+    assert (b"[secret key]" in answer) == bool(scheme)
+    assert b"s3cr3t" not in answer
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity, gzip", "x-own"])
+async def test_an_encoded_answer_to_a_request_with_a_secret_is_not_passed_on(net: Net, coding: str):
+    body = response(b"\x1f\x8bwhatever", headers=f"Content-Encoding: {coding}\r\n")
+    host = await net.host("api.example", tls=True, answer=lambda asked: body)
+    place = f"api.example:{host.port}"
+    door = await net.proxy(AllowedDomain(place, private=True), secrets=[Secret("key", "s3cr3t-value", [place])])
+    request = f"GET / HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n".encode()
+    answer = await door.inside(host.place, request)
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"content encoding" in answer
+    assert b"whatever" not in answer
+
+
+async def test_failures_do_not_quote_the_request(net: Net, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    host = await net.host("api.example", tls=True, answer=lambda asked: f"nonsense {asked.headers}\r\n\r\n".encode())
+    place = f"api.example:{host.port}"
+    door = await net.proxy(AllowedDomain(place, private=True), secrets=[Secret("key", "s3cr3t-value", [place])])
+    answer = await door.inside(place, f"GET / HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert "s3cr3t" not in answer.decode() + repr(await net.all_told(1)) + caplog.text
