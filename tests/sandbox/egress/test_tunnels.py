@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 
@@ -182,6 +183,23 @@ async def test_a_client_that_does_not_trust_the_authority_sends_nothing_and_is_t
     (told,) = await net.all_told(1)
     assert "does not trust" in told.reason
     assert not host.connections
+
+
+async def test_the_end_of_an_encrypted_answer_is_said_within_tls(net: Net):
+    """Or nobody could tell an answer without a length from one that was cut."""
+    host = await net.host("api.example", tls=True, answer=lambda asked: b"HTTP/1.1 200 OK\r\n\r\nall of it")
+    door = await net.proxy(AllowedDomain(host.place, ["GET"], private=True))
+
+    def ask() -> bytes:
+        trusted = ssl.create_default_context(cafile=str(door.authority_file))
+        with socket.create_connection(("127.0.0.1", door.port), timeout=60) as plain:
+            plain.sendall(f"CONNECT {host.place} HTTP/1.1\r\nHost: {host.place}\r\n\r\n".encode())
+            assert plain.recv(4096).startswith(b"HTTP/1.1 200 ")
+            with trusted.wrap_socket(plain, server_hostname="api.example", suppress_ragged_eofs=False) as tls:
+                tls.sendall(f"GET / HTTP/1.0\r\nHost: {host.place}\r\n\r\n".encode())
+                return b"".join(iter(lambda: tls.recv(4096), b""))
+
+    assert (await asyncio.to_thread(ask)).endswith(b"\r\n\r\nall of it")
 
 
 async def test_an_address_that_is_named_needs_no_server_name(net: Net):

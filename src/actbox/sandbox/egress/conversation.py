@@ -84,15 +84,15 @@ class Conversation:
                 record.status = malformed.status
                 self._tell(record.told())
                 await self._say(stream, malformed, close=True)
-                return
+                break
             if request is None:
-                await linger(stream)
-                return
+                break
             if place is None and request.head.method == "CONNECT":
                 await self._connect(request, reader)
                 return
             if not await self._request(request, stream, place):
-                return
+                break
+        await linger(stream)
 
     # one request
 
@@ -169,13 +169,7 @@ class Conversation:
 
     async def _say(self, stream: ByteStream, denied: Denied, *, close: bool, with_body: bool = True) -> None:
         response = plain_response(denied.status, denied.sentence, close=close, with_body=with_body)
-        try:
-            async with asyncio.timeout(self._bounds.idle):
-                await stream.write(response)
-        except (ConnectionError, TimeoutError):
-            raise ClientGone from None
-        if close:
-            await linger(stream)
+        await self._write(stream, response)
 
     # encrypted connections
 
@@ -189,12 +183,12 @@ class Conversation:
             await self._end(record, denied, spoken="http")
             return
         if self._rules.reads(entry, host, port):
-            await self._stream.write(_ESTABLISHED)
+            await self._write(self._stream, _ESTABLISHED)
             await self._terminate_named(host, port, record, reader.rest())
             return
 
         async def establish() -> bytes:
-            await self._stream.write(_ESTABLISHED)
+            await self._write(self._stream, _ESTABLISHED)
             record.status = 200
             first, hello = await self._hello(reader.rest())
             _check_name(hello, host, read=False)
@@ -322,13 +316,16 @@ class Conversation:
         self._tell(record.told())
         if spoken == "http":
             await self._say(self._stream, denied, close=True)
-            return
+        else:
+            await self._write(self._stream, _ACCESS_DENIED)
+        await linger(self._stream)
+
+    async def _write(self, stream: ByteStream, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._bounds.idle):
-                await self._stream.write(_ACCESS_DENIED)
+                await stream.write(data)
         except (ConnectionError, TimeoutError):
             raise ClientGone from None
-        await linger(self._stream)
 
 
 def _check_name(hello: ClientHello, host: str, *, read: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 _READ_BYTES = 64 * 1024
 _LINGER_BYTES = 16 * 2**20
 _LINGER_SECONDS = 2.0
+_FLUSH_SECONDS = 30.0
 
 T = TypeVar("T")
 
@@ -69,10 +70,10 @@ class TcpStream:
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """Close once what was written has been sent, or the client has not taken it for some seconds."""
+        """Close once what was written has been sent, or the client has not taken it for half a minute."""
         self._writer.close()
         try:
-            async with asyncio.timeout(_LINGER_SECONDS):
+            async with asyncio.timeout(_FLUSH_SECONDS):
                 await self._writer.wait_closed()
         except OSError:  # also a timeout; in either case there is nobody to say it to
             self.abort()

@@ -41,6 +41,7 @@ async def pass_through(
             sent(len(first))
             await host.write(first)
             await _both(_pump(client, host, sent), _pump(host, client, received))
+            await host.close()
     except TimeoutError:
         raise Denied(504, f"Nothing moved for {idle:g} seconds.", by_policy=False) from None
     except ConnectionError:
