@@ -154,6 +154,17 @@ async def test_a_hello_in_many_small_pieces_is_understood(net: Net):
     writer.close()
 
 
+@pytest.mark.parametrize("methods", [None, ["GET"]])
+async def test_a_client_need_not_wait_for_the_tunnel_before_it_says_hello(net: Net, methods: list[str] | None):
+    host = await net.host("api.example", tls=True)
+    door = await net.proxy(AllowedDomain(host.place, methods, private=True))
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(f"CONNECT {host.place} HTTP/1.1\r\nHost: {host.place}\r\n\r\n".encode() + client_hello("api.example"))
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    assert (await reader.readexactly(3))[:2] == b"\x16\x03"  # a ServerHello
+    writer.close()
+
+
 async def test_requests_inside_must_be_for_the_host_of_the_tunnel(net: Net):
     host = await net.host("api.example", tls=True)
     door = await net.proxy(AllowedDomain(f"api.example:{host.port}", ["GET"], private=True))
