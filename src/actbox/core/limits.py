@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, fields
 
 from .errors import InvalidValue
 
+# With less than a millisecond in a tenth of a second the kernel does not let a group of processes run at all.
+_LEAST_CPUS = 0.01
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -20,6 +23,14 @@ class Limits:
     cpu_seconds: float = field(
         default=60.0, metadata={"unit": "seconds", "about": "processor time of all the run's processes"}
     )
+    # As many as there may be processes: none can use more than one.
+    cpus: float = field(
+        default=64.0,
+        metadata={
+            "unit": "processors (0.01 or more)",
+            "about": "processor time for each second of wall time, at most; as many as the machine has are no limit",
+        },
+    )
     memory_mib: int = field(default=1024, metadata={"unit": "MiB", "about": "memory of all the run's processes"})
     processes: int = field(default=64, metadata={"unit": "processes and threads", "about": "alive at once"})
     open_files: int = field(default=256, metadata={"unit": "descriptors", "about": "open at once in one process"})
@@ -30,6 +41,10 @@ class Limits:
     )
     output_bytes: int = field(default=10_000_000, metadata={"unit": "bytes", "about": "stdout and stderr together"})
     tool_calls: int = field(default=10_000, metadata={"unit": "calls", "about": "tool calls in one run"})
+    tool_bytes: int = field(
+        default=256 * 2**20,
+        metadata={"unit": "bytes", "about": "arguments and results of all tool calls of one run together"},
+    )
     message_bytes: int = field(
         default=16 * 2**20,
         metadata={
@@ -49,6 +64,8 @@ class Limits:
                 raise InvalidValue(
                     f"Limits.{spec.name} must be a {kind} of {spec.metadata['unit']} above zero, not {value!r}"
                 )
+        if self.cpus < _LEAST_CPUS:
+            raise InvalidValue(f"Limits.cpus must be at least {_LEAST_CPUS:g} processors, not {self.cpus!r}")
 
     def to_dict(self) -> dict[str, float]:
         """Return every limit by name."""

@@ -242,6 +242,7 @@ class Run:
         self._calls = ToolCalls(
             toolset,
             limits.tool_calls,
+            limits.tool_bytes,
             limits.message_bytes,
             self._emit,
             self._over_budget,
@@ -487,16 +488,15 @@ class Run:
             )
         )
 
-    def _over_budget(self) -> None:
-        most = self._limits.tool_calls
-        self._end(
-            Stop(
-                ErrorKind.BUDGET,
-                f"the run is out of tool calls: it made {most:,}",
-                "tool_calls",
-                "call tools less often",
-            )
-        )
+    def _over_budget(self, limit: str) -> None:
+        if limit == "tool_calls":
+            message = f"the run is out of tool calls: it made {self._limits.tool_calls:,}"
+            hint = "call tools less often"
+        else:
+            most = self._limits.tool_bytes
+            message = f"the arguments and results of the run's tool calls came to more than {most:,} bytes"
+            hint = "ask tools for less, and give them less"
+        self._end(Stop(ErrorKind.BUDGET, message, limit, hint))
 
     def _failed(self, error: BaseException) -> None:
         self._end(Stop(ErrorKind.SANDBOX, f"a tool call could not be answered: {type(error).__name__}: {error}"))

@@ -27,7 +27,8 @@ MESSAGES_HELD = 4
 class ToolCalls:
     """Answers the tool calls of one run.
 
-    Calls are counted against `most`; the one beyond it is not made, and `on_budget` is called. `on_failure` is
+    Calls are counted against `most`, the bytes of their arguments and results against `most_bytes`. The call that goes
+    beyond is not made, or its result not given, and `on_budget` is called with the limit. `on_failure` is
     called with an exception that is a fault of ours, not of a tool. When the run ends, `cancel()` cancels calls to
     async tools and drops calls to sync ones: both stay started and not finished.
     """
@@ -36,9 +37,10 @@ class ToolCalls:
         self,
         toolset: Toolset,
         most: int,
+        most_bytes: int,
         max_bytes: int,
         emit: Callable[[Event], None],
-        on_budget: Callable[[], None],
+        on_budget: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.count = 0
@@ -46,6 +48,7 @@ class ToolCalls:
         self._on_failure = on_failure
         self._toolset = toolset
         self._most = most
+        self._bytes_left = most_bytes
         self._max_bytes = max_bytes
         self._emit = emit
         self._on_budget = on_budget
@@ -64,7 +67,9 @@ class ToolCalls:
         if call.id in self._ids:
             raise wire.ProtocolError("two tool calls with one id")
         if self.count >= self._most:
-            self._on_budget()
+            self._on_budget("tool_calls")
+            return
+        if not self._spend(size):
             return
         self.count += 1
         self._ids.add(call.id)
@@ -111,9 +116,17 @@ class ToolCalls:
             value = None
             most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
             frame = wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
+        if not self._spend(len(frame)):
+            return
         self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         if self._link is not None:
             self._link.send(frame)
+
+    def _spend(self, size: int) -> bool:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            self._on_budget("tool_bytes")
+        return self._bytes_left >= 0
 
     def _forget(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

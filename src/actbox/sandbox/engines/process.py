@@ -39,12 +39,13 @@ TRAITS = Traits(
     isolated=False,
     enforced={
         "wall_seconds": "host timer",
-        "cpu_seconds": "rlimit, each process",
-        "memory_mib": "rlimit, each process",
+        "cpu_seconds": "rlimit for each process",
+        "memory_mib": "rlimit for each process",
         "open_files": "rlimit",
         "file_mib": "rlimit",
         "output_bytes": "host",
         "tool_calls": "host",
+        "tool_bytes": "host",
         "message_bytes": "host",
         "artifacts": "host",
         "artifact_mib": "host",
@@ -55,7 +56,7 @@ TRAITS = Traits(
         "no isolation: use it only for programs that you trust",
         "the workspace is a temporary folder of the host, so /workspace, /input and /output do not exist: "
         "use relative paths",
-        "the number of processes and the size of the workspace are not limited",
+        "the number of processes, the size of the workspace and the share of the processors are not limited",
     ),
 )
 

@@ -106,12 +106,12 @@ def be_child(birth: Birth) -> NoReturn:
         first = os.fork()
         if first == 0:
             _be_guest(birth, go_read)
-        events = birth.groups.get("memory_events")
-        kept = [birth.control, proc, go_write, trees, *([] if events is None else [events]), *late]
+        groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
+        kept = [birth.control, proc, go_write, trees, *groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
         linux.gain_no_capabilities()
-        _live(first, control, birth, Watcher(proc, events), go_write, trees)
+        _live(first, control, birth, Watcher(proc, groups), go_write, trees)
     except BaseException as error:
         control.say({"failure": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)

@@ -1,12 +1,13 @@
 """What pid 1 of a sandbox sees of its guests: it waits for the first of them, and looks now and then at all.
 
 The kernel enforces what it can for one process (rlimits) or, where there is a cgroup, for all. What is left is counted
-here: memory and processor time of the whole tree. Counting happens now and then, so that a tree can pass a limit by
+here: memory and processor time of the whole tree, and its share of the processors. Counting happens now and then, so that a tree can pass a limit by
 what it takes between two looks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import select
@@ -14,6 +15,7 @@ import signal
 import time
 
 from .control import Control
+from .share_of_time import Share, Weight
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class _Process:
         own_seconds: float,
         children_seconds: float,
         threads: int,
+        stopped: bool,
     ) -> None:
         self.key = key
         """Its id and when it started: an id alone may come to mean another process."""
@@ -53,15 +56,20 @@ class _Process:
         self.children_seconds = children_seconds
         """Of children that it has waited for."""
         self.threads = threads
+        self.stopped = stopped
+        """Whether somebody has stopped it with a signal."""
 
 
 class Watcher:
     """Counts what the tree below uses, through a `/proc` that hides nothing and that guests cannot reach."""
 
-    def __init__(self, proc: int, killed: int | None) -> None:
-        """`killed` is a cgroup's file that counts processes ended for want of memory."""
+    def __init__(self, proc: int, groups: dict[str, int]) -> None:
+        """`groups` are files of the sandbox's control groups; one counts processes ended for want of memory."""
         self._proc = proc
-        self._killed = killed
+        self._killed = groups.get("memory_events")
+        self._weight = Weight(groups)
+        self._share: Share | None = None
+        self._stopped_before: set[int] = set()
         self._limits: dict[str, float] = {}
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
@@ -74,6 +82,8 @@ class Watcher:
         """Watch a run from now on; `limits` are those that are left to us."""
         self._limits = limits
         self._told_crowded = False
+        if "cpus" in limits:
+            self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
     def look(self, tell_crowded: Callable[[], None]) -> str | None:
         """Return the limit that is passed now, if any; say, once in a run, if there are as many processes as may be."""
@@ -87,10 +97,28 @@ class Watcher:
             return "memory_mib"
         used = self._seconds(processes)
         self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
+        self._weight.note(used, self._used_seconds)
         self._used_seconds = used
         if used > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
         return None
+
+    def hold_back(self) -> float:
+        """Stop the tree if it is ahead of its share of the processors; return for how many seconds, else 0."""
+        if self._share is None:
+            return 0.0
+        still = self._share.still_seconds(self._used_seconds, time.monotonic())
+        if still:
+            self._stopped_before = {process.key[0] for process in self._processes() if process.stopped}
+            _signal_all(signal.SIGSTOP)
+        return still
+
+    def let_go_on(self) -> None:
+        """Let a tree that was stopped go on, but for what the program itself had stopped."""
+        for pid in self.pids():
+            if pid not in self._stopped_before:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def pause(self) -> float:
         """Return how many seconds there may be until the next look."""
@@ -182,6 +210,7 @@ class Watcher:
                     user + system,
                     children_user + children_system,
                     int(fields[17]),
+                    fields[0] == b"T",
                 )
             )
         return found
@@ -237,7 +266,7 @@ def watch(
     poll = select.poll()
     poll.register(control.descriptor, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
-    taken, limit, next_look = False, "", 0.0
+    taken, limit, next_look, is_held = False, "", 0.0, False
     while True:
         _reap(guests, limit, control if not taken else None)
         for ready, _ in poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None):
@@ -255,11 +284,22 @@ def watch(
             else:
                 guests.answer(op, *request)
         if taken and time.monotonic() >= next_look:
+            if is_held:
+                watcher.let_go_on()
+                is_held = False
             if not limit:
                 limit = watcher.look(lambda: control.say({"limit": "processes"})) or ""
                 if limit:
-                    os.kill(-1, signal.SIGKILL)
-            next_look = time.monotonic() + watcher.pause()
+                    _signal_all(signal.SIGKILL)
+            still = 0.0 if limit else watcher.hold_back()
+            is_held = still > 0
+            next_look = time.monotonic() + (still or watcher.pause())
+
+
+def _signal_all(number: int) -> None:
+    """Signal every process in the sandbox but this one."""
+    with contextlib.suppress(ProcessLookupError):  # the last has just ended
+        os.kill(-1, number)
 
 
 def _reap(guests: OneGuest | Family, limit: str, waiting: Control | None) -> None:

@@ -1,38 +1,24 @@
-"""A control group for one run, where this process may make one: memory and processes of the whole tree together.
+"""A control group for one run, where this process may make one: memory, processes and processor time of the whole tree.
 
-Version 2 is used where its controllers are delegated to us, version 1 where that is what there is. Elsewhere the
-limits are kept by rlimits and by pid 1 of the sandbox.
+Where groups can be made, `hierarchies.py` finds out. Elsewhere the limits are kept by rlimits and by pid 1.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import os
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
 from actbox.core.limits import Limits
 
-_CONTROLLERS: tuple[str, ...] = ("memory", "pids")
-_MOUNT = Path("/sys/fs/cgroup")
+from .hierarchies import Support
+
 _numbers = itertools.count(1)
 # A group cannot be removed while the kernel still buries its last process.
 _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
+# The kernel's usual one. A shorter period would interrupt programs more often, a longer one for longer.
+_PERIOD_MICROSECONDS = 100_000
 
-
-@dataclass(frozen=True, slots=True)
-class Support:
-    """Where groups can be made on this machine: for each controller the folder, and the version."""
-
-    version: int
-    folders: dict[str, Path]
-
-    def enforcer(self, controller: str) -> str:
-        """Return what to say in traits, empty where this controller is not to be had."""
-        return f"cgroup v{self.version}" if controller in self.folders else ""
 
 
 class RunGroup:
@@ -40,13 +26,21 @@ class RunGroup:
 
     def __init__(self, support: Support, limits: Limits) -> None:
         name = f"actbox-{os.getpid()}-{next(_numbers)}"
-        self._support = support
         # Texts: a path interns its parts, and names that come but once would stay in memory for ever.
-        self._folders = {controller: f"{folder}/{name}" for controller, folder in support.folders.items()}
+        self._folders = {controller: f"{place.folder}/{name}" for controller, place in support.places.items()}
+        self._versions = {controller: place.version for controller, place in support.places.items()}
         self._memory_mib = self._processes = 0
-        for folder in self.folders:
-            os.mkdir(folder)
-        self.set_limits(limits)
+        self._cpus = float(_processors())
+        made: list[str] = []
+        try:
+            for folder in self.folders:
+                os.mkdir(folder)
+                made.append(folder)
+            self.set_limits(limits)
+        except BaseException:
+            for folder in made:
+                os.rmdir(folder)
+            raise
 
     def set_limits(self, limits: Limits) -> None:
         """Set the limits of the group; what they are already costs nothing. No program may run in it yet."""
@@ -56,9 +50,13 @@ class RunGroup:
         if "pids" in self._folders and limits.processes != self._processes:
             self._write("pids", "pids.max", str(limits.processes + 1))  # pid 1 is ours and does not count
             self._processes = limits.processes
+        cpus = min(limits.cpus, _processors())  # as many as there are: no limit
+        if "cpu" in self._folders and cpus != self._cpus:
+            self._limit_cpus(cpus)
+            self._cpus = cpus
 
     def _limit_memory(self, most: int) -> None:
-        if self._support.version == 2:
+        if self._versions["memory"] == 2:
             self._write("memory", "memory.max", str(most))
             if os.path.exists(self._path("memory", "memory.swap.max")):
                 self._write("memory", "memory.swap.max", "0")
@@ -71,9 +69,17 @@ class RunGroup:
             if os.path.exists(self._path("memory", key)):
                 self._write("memory", key, str(most))
 
+    def _limit_cpus(self, cpus: float) -> None:
+        quota = None if cpus >= _processors() else round(cpus * _PERIOD_MICROSECONDS)
+        if self._versions["cpu"] == 2:
+            self._write("cpu", "cpu.max", f"{'max' if quota is None else quota} {_PERIOD_MICROSECONDS}")
+        else:
+            self._write("cpu", "cpu.cfs_period_us", str(_PERIOD_MICROSECONDS))
+            self._write("cpu", "cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
     @property
     def _memory_events(self) -> str:
-        return "memory.events" if self._support.version == 2 else "memory.oom_control"
+        return "memory.events" if self._versions["memory"] == 2 else "memory.oom_control"
 
     @property
     def folders(self) -> set[str]:
@@ -81,18 +87,32 @@ class RunGroup:
         return set(self._folders.values())
 
     def open_files(self) -> dict[str, int]:
-        """Return descriptors for pid 1: it joins by writing 0 to each `joinN`, and reads `memory_events`."""
+        """Return descriptors for pid 1.
+
+        It joins by writing 0 to each `joinN`, reads `memory_events`, and writes how much the run weighs against others
+        to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually 100).
+        """
+        files: dict[str, int] = {}
+        try:
+            for number, folder in enumerate(sorted(self.folders)):
+                files[f"join{number}"] = os.open(f"{folder}/{self._join_key(folder)}", os.O_WRONLY | os.O_CLOEXEC)
+            if "memory" in self._folders:
+                events = self._path("memory", self._memory_events)
+                files["memory_events"] = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
+            if "cpu" in self._folders:
+                key = "cpu.weight" if self._versions["cpu"] == 2 else "cpu.shares"
+                files[key.replace(".", "_")] = os.open(self._path("cpu", key), os.O_WRONLY | os.O_CLOEXEC)
+        except BaseException:
+            for descriptor in files.values():
+                os.close(descriptor)
+            raise
+        return files
+
+    def _join_key(self, folder: str) -> str:
         # In version 1 a thread moves alone without the lock that a whole process has to wait for, for milliseconds.
         # Pid 1 has one thread when it joins.
-        name = "cgroup.procs" if self._support.version == 2 else "tasks"
-        files = {
-            f"join{number}": os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
-            for number, folder in enumerate(sorted(self.folders))
-        }
-        if "memory" in self._folders:
-            events = self._path("memory", self._memory_events)
-            files["memory_events"] = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
-        return files
+        controller = next(controller for controller, known in self._folders.items() if known == folder)
+        return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
 
     def limit_reached(self) -> str:
         """Return the limit that the kernel had to enforce by ending or refusing a process, if any."""
@@ -133,70 +153,5 @@ class RunGroup:
         return 0
 
 
-@functools.cache
-def support() -> Support | None:
-    """Return where groups can be made, found by making one; `None` where nowhere."""
-    own = _own_groups()
-    for found in (_version_2(own), _version_1(own)):
-        if found is not None and found.folders:
-            for folder in set(found.folders.values()):
-                _remove_orphans(folder)
-            return found
-    return None
-
-
-def _remove_orphans(folder: Path) -> None:
-    """Remove the groups of processes like this one that were killed before they could."""
-    for group in folder.glob("actbox-*-*"):
-        process = group.name.split("-")[1]
-        if process.isdigit() and not Path("/proc", process).exists():
-            with contextlib.suppress(OSError):  # somebody else may be at it too
-                group.rmdir()
-
-
-def _own_groups() -> dict[str, str]:
-    """Return this process's group for each version 1 controller, and for version 2 under the empty name."""
-    groups = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            for controller in controllers.split(","):
-                groups[controller] = path
-    return groups
-
-
-def _version_2(own: dict[str, str]) -> Support | None:
-    if "" not in own or not (_MOUNT / "cgroup.controllers").exists():
-        return None
-    here = _MOUNT / own[""].lstrip("/")
-    # A group with processes of its own cannot have groups with limits below it: then beside it.
-    for folder in (here, here.parent):
-        with contextlib.suppress(OSError):
-            enabled = (folder / "cgroup.subtree_control").read_text().split()
-            folders = {name: folder for name in _CONTROLLERS if name in enabled}
-            if folders and folder.is_relative_to(_MOUNT) and _can_make(folder):
-                return Support(2, folders)
-    return None
-
-
-def _version_1(own: dict[str, str]) -> Support | None:
-    folders = {}
-    for controller in _CONTROLLERS:
-        if controller in own:
-            folder = _MOUNT / controller / own[controller].lstrip("/")
-            if _can_make(folder):
-                folders[controller] = folder
-    return Support(1, folders)
-
-
-def _can_make(folder: Path) -> bool:
-    trial = folder / f"actbox-{os.getpid()}-{next(_numbers)}"
-    try:
-        trial.mkdir()
-        os.close(os.open(trial / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-    except OSError:
-        return False
-    finally:
-        with contextlib.suppress(OSError):
-            trial.rmdir()
-    return True
+def _processors() -> int:
+    return os.cpu_count() or 1

@@ -24,9 +24,10 @@ from actbox.sandbox.workspace import Workspace
 
 from . import stock as stocks
 from .advice import why_not
-from .cgroups import support
+
 from .child import Child, ChildEnded
 from .family import Family
+from .hierarchies import support
 from .pool import MOST_READY
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace, part_overlays
@@ -189,6 +190,8 @@ class LinuxSandbox(LocalSandbox):
         watched: dict[str, float] = {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
         if groups is None or not groups.enforcer("memory"):
             watched["memory_mib"] = limits.memory_mib
+        if limits.cpus < (os.cpu_count() or 1) and (groups is None or not groups.enforcer("cpu")):
+            watched["cpus"] = limits.cpus
         return watched
 
 

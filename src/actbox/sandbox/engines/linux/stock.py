@@ -19,8 +19,9 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 
-from .cgroups import RunGroup, support
+from .cgroups import RunGroup
 from .child import Child
+from .hierarchies import support
 from .nursery import Nursery, NurseryDied
 from .pool import Pool
 from .stored import StoredWorkspace

@@ -4,36 +4,50 @@ from __future__ import annotations
 
 from actbox.sandbox.traits import Traits
 
-from .cgroups import Support
+from .hierarchies import Support
 
 
 def linux_traits(groups: Support | None) -> Traits:
     """Return the engine's traits, given where control groups can be made."""
-    memory = groups.enforcer("memory") if groups else ""
-    pids = groups.enforcer("pids") if groups else ""
     return Traits(
         engine="linux",
         isolation="user, pid, mount, net, ipc, uts and cgroup namespaces; seccomp allow-list; no capabilities",
         isolated=True,
-        enforced={
-            "wall_seconds": "host timer, the whole process tree",
-            "cpu_seconds": "rlimit for each process, pid 1 for the tree",
-            "memory_mib": f"{memory} for the tree, rlimit for each process"
-            if memory
-            else "rlimit for each process, pid 1 for the tree",
-            "processes": f"{pids} and rlimit" if pids else "rlimit, counted by sandbox",
-            "open_files": "rlimit",
-            "file_mib": "rlimit",
-            "workspace_mib": "tmpfs size",
-            "output_bytes": "host",
-            "tool_calls": "host",
-            "message_bytes": "host",
-            "artifacts": "host",
-            "artifact_mib": "host",
-        },
+        enforced=_enforced(groups),
         network="loopback of its own only",
         mounts=("ro", "rw", "overlay"),
         sessions=True,
         fork=True,
-        notes=() if memory else ("without a memory cgroup, what sockets and pipes hold is not counted as memory",),
+        notes=_notes(groups),
     )
+
+
+def _enforced(groups: Support | None) -> dict[str, str]:
+    def group_or(controller: str, other: str) -> str:
+        return (groups.enforcer(controller) if groups else "") or other
+
+    return {
+        "wall_seconds": "host timer",
+        "cpu_seconds": "pid 1 and rlimit",
+        "cpus": group_or("cpu", "pid 1"),
+        "memory_mib": f"{group_or('memory', 'pid 1')} and rlimit",
+        "processes": f"{group} and rlimit" if (group := group_or("pids", "")) else "rlimit",
+        "open_files": "rlimit",
+        "file_mib": "rlimit",
+        "workspace_mib": "tmpfs",
+        "output_bytes": "host",
+        "tool_calls": "host",
+        "tool_bytes": "host",
+        "message_bytes": "host",
+        "artifacts": "host",
+        "artifact_mib": "host",
+    }
+
+
+def _notes(groups: Support | None) -> tuple[str, ...]:
+    notes = []
+    if groups is None or not groups.enforcer("memory"):
+        notes.append("without a memory cgroup, what sockets and pipes hold is not counted as memory")
+    if groups is None or not groups.enforcer("cpu"):
+        notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
+    return tuple(notes)

@@ -1,0 +1,215 @@
+"""Where this process may make control groups: found out by making one and having a process join it.
+
+Each controller (memory, pids, cpu) is in one hierarchy: in one of version 1, or in the one of version 2. In version 1 a
+group is made below our own. In version 2 a group with processes in it cannot have groups with limits below it, but for
+the root of all ("no internal processes" in the kernel's documentation of cgroup v2), so there are three ways:
+
+1. our own group hands the controllers on to groups below it already;
+2. all processes in our own group are ours, as where it was delegated to us (`systemd-run --user --scope -p
+   Delegate=yes`, a container's own group): we move them to a leaf below it, and have it hand the controllers on;
+3. the group above ours hands them on, and we may make groups there, beside our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+CONTROLLERS = ("memory", "pids", "cpu")
+# The file that has the limit; a kernel that was built without it does not keep the limit.
+_LIMIT_FILES = {
+    1: {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"},
+    2: {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"},
+}
+_numbers = itertools.count(1)
+_REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder in which groups with one controller can be made, and the version of its hierarchy."""
+
+    version: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Where groups can be made on this machine, for each controller that is to be had."""
+
+    places: dict[str, Place]
+
+    def enforcer(self, controller: str) -> str:
+        """Return what to say in traits, empty where this controller is not to be had."""
+        place = self.places.get(controller)
+        return f"cgroup v{place.version}" if place else ""
+
+
+@functools.cache
+def support() -> Support | None:
+    """Return where groups can be made; `None` where nowhere. May move this process to a leaf, see above."""
+    try:
+        own, mounts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return None
+    found = find(CONTROLLERS, own, mounts)
+    for folder in {place.folder for place in found.places.values()}:
+        _remove_orphans(folder)
+    return found if found.places else None
+
+
+def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
+    """Return where groups with these controllers can be made, given `/proc/self/cgroup` and `/proc/self/mountinfo`."""
+    wanted = list(controllers)
+    folders = own_folders(own, mounts)
+    places: dict[str, Place] = {}
+    if "" in folders:
+        for controller, folder in _version_2(folders[""], wanted).items():
+            places[controller] = Place(2, folder)
+    for controller in wanted:
+        if controller in folders and controller not in places and can_make(folders[controller], 1, [controller]):
+            places[controller] = Place(1, folders[controller])
+    return Support(places)
+
+
+def own_folders(own: str, mounts: str) -> dict[str, Path]:
+    """Return the folder of this process's group for each controller of version 1, and for version 2 under "".
+
+    A group that lies outside what is mounted, as it may in a container, is left out.
+    """
+    roots = _mounted(mounts)
+    folders: dict[str, Path] = {}
+    for line in own.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            if controller in roots and ".." not in path.split("/"):
+                root, mount_point = roots[controller]
+                with contextlib.suppress(ValueError):  # mounted is another part of the hierarchy
+                    folders[controller] = mount_point / Path(path).relative_to(root)
+    return folders
+
+
+def _mounted(mounts: str) -> dict[str, tuple[str, Path]]:
+    """Return for each controller of version 1, and "" for version 2, which group is mounted and where."""
+    found: dict[str, tuple[str, Path]] = {}
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount_point = before.split()[3:5]
+        kind, _, options = [*after.split(maxsplit=2), "", ""][:3]
+        names = [""] if kind == "cgroup2" else options.split(",") if kind == "cgroup" else []
+        for name in names:
+            found.setdefault(name, (root, Path(mount_point)))
+    return found
+
+
+def _version_2(here: Path, wanted: list[str]) -> dict[str, Path]:
+    """Return the folder for each controller that groups of version 2 can have here, or beside our own."""
+    for folder, prepare in ((here, False), (here, True), (here.parent, False)):
+        if prepare and not _hand_on(here, wanted):
+            continue
+        offered = _words(folder / "cgroup.subtree_control")
+        usable = [name for name in wanted if name in offered]
+        if usable and can_make(folder, 2, usable):
+            return dict.fromkeys(usable, folder)
+    return {}
+
+
+def _hand_on(here: Path, wanted: list[str]) -> bool:
+    """Have a group hand controllers on to those below it; return whether it does with any.
+
+    Its processes are moved to a leaf below it first, if all of them are ours; what is somebody else's stays untouched.
+    """
+    missing = [name for name in wanted if name in _words(here / "cgroup.controllers")]
+    if not missing or not os.access(here / "cgroup.subtree_control", os.W_OK):
+        return False
+    is_root = not (here / "cgroup.type").exists()
+    if not is_root and not _move_to_leaf(here):
+        return False
+    for name in missing:  # one by one: a group above may withhold some of them
+        with contextlib.suppress(OSError):
+            (here / "cgroup.subtree_control").write_text(f"+{name}")
+    return any(name in missing for name in _words(here / "cgroup.subtree_control"))
+
+
+def _move_to_leaf(here: Path) -> bool:
+    leaf = here / f"actbox-{os.getpid()}-host"
+    try:
+        inside = _pids(here)
+        if not inside or not all(_is_ours(process) for process in inside):
+            return False
+        leaf.mkdir()
+        while inside := _pids(here):  # one of them may have started another meanwhile
+            for process in inside:
+                with contextlib.suppress(ProcessLookupError):
+                    (leaf / "cgroup.procs").write_text(str(process))
+    except OSError:
+        with contextlib.suppress(OSError):  # it was not made, or somebody is in it: then it stays as it is
+            leaf.rmdir()
+        return False
+    return True
+
+
+def _pids(group: Path) -> list[int]:
+    return [int(word) for word in (group / "cgroup.procs").read_text().split()]
+
+
+def _is_ours(process: int) -> bool:
+    """Whether a process is this one, or comes from it. One of another pid namespace has the number 0: it is not."""
+    while process > 1 and process != os.getpid():
+        try:
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended, and holds nothing up
+            return True
+    return process == os.getpid()
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []
+
+
+def can_make(folder: Path, version: int, controllers: Iterable[str]) -> bool:
+    """Return whether a group can be made in this folder that has these limits, and that a process can join."""
+    trial = folder / f"actbox-{os.getpid()}-{next(_numbers)}-trial"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    try:
+        files = [_LIMIT_FILES[version].get(name) for name in controllers]
+        if not all(os.access(trial / name, os.W_OK) for name in files if name):
+            return False
+        join = trial / ("cgroup.procs" if version == 2 else "tasks")
+        joining = ["/bin/sh", "-c", 'echo 0 > "$1"', "sh", str(join)]
+        return subprocess.run(joining, check=False, stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        return False
+    finally:
+        _remove(trial)
+
+
+def _remove(group: Path) -> None:
+    for _ in range(_REMOVE_TRIES):  # the kernel may still bury who was in it
+        try:
+            group.rmdir()
+            return
+        except OSError:
+            time.sleep(_REMOVE_WAIT_SECONDS)
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Remove the groups of processes like this one that were killed before they could."""
+    for group in folder.glob("actbox-*-*"):
+        process = group.name.split("-")[1]
+        if process.isdigit() and not Path("/proc", process).exists():
+            with contextlib.suppress(OSError):  # somebody else may be at it too
+                group.rmdir()
