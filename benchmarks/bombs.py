@@ -23,7 +23,7 @@ SLOWER_AT_MOST = 10
 """Times the 99th percentile of the idle machine."""
 
 LIMITS = actbox.Limits(
-    wall_seconds=20, cpu_seconds=2, memory_mib=256, processes=64, workspace_mib=64, output_bytes=10_000_000
+    wall_seconds=20, cpu_seconds=2, memory_mib=512, processes=64, workspace_mib=64, output_bytes=10_000_000
 )
 
 

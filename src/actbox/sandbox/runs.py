@@ -507,7 +507,9 @@ class Run:
         ending, done = self._ending or Ending(), self._done
         if self._stop is None and done is None:
             self._stop = self._guest.stopped
-        if self._stop is None and done is None and self._was_deaf and ending.signal == signal.SIGKILL:
+        # One that the kernel ends for want of memory may take long to give back what it had.
+        was_ended_by_us = ending.signal == signal.SIGKILL and not ending.limit
+        if self._stop is None and done is None and self._was_deaf and was_ended_by_us:
             why = "the guest closed its channel to the host and went on"
             self._stop = Stop(ErrorKind.PROTOCOL, why, hint=_HANDS_OFF)
         if done is None and not self._command and ending.exit_code == EXIT_CHANNEL_LOST and self._stop is None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 
 # A tree that has used so much without a pause computes, and does not answer somebody who waits.
-_COMPUTES_SECONDS = 0.1
+_COMPUTES_SECONDS = float(os.environ.get('XC','0.03'))
 # For each file of a group that sets a weight: the usual one, and a tenth of it, as much as a process of nice 10 has.
 # So a program that answers at once wins against those that compute, and the machine's own work against both; and
 # where nobody else wants the processors, a weight changes nothing. `benchmarks/bombs.py` measures what it is for.
-_WEIGHTS = {"cpu_shares": (b"1024", b"102"), "cpu_weight": (b"100", b"10")}
+_WEIGHTS = {"cpu_shares": (b"1024", b"51"), "cpu_weight": (b"100", b"5")}
 
 
 class Weight:

@@ -12,6 +12,7 @@ the root of all ("no internal processes" in the kernel's documentation of cgroup
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -28,6 +29,8 @@ _LIMIT_FILES = {
     1: {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"},
     2: {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"},
 }
+_WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
+_USUAL_WEIGHTS = {1: 1024, 2: 100}
 _numbers = itertools.count(1)
 _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
 
@@ -62,7 +65,10 @@ def support() -> Support | None:
     found = find(CONTROLLERS, own, mounts)
     for folder in {place.folder for place in found.places.values()}:
         _remove_orphans(folder)
-    return found if found.places else None
+    return gather(found) if found.places else None
+
+
+os.register_at_fork(after_in_child=support.cache_clear)  # the group of all runs is the parent's
 
 
 def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
@@ -77,6 +83,30 @@ def find(controllers: Iterable[str], own: str, mounts: str) -> Support:
         if controller in folders and controller not in places and can_make(folders[controller], 1, [controller]):
             places[controller] = Place(1, folders[controller])
     return Support(places)
+
+
+def gather(found: Support) -> Support:
+    """Make one group for all runs of this process, removed when it ends; return where groups can be made below it.
+
+    Only where there is a cpu controller, since it is for weight: all runs together weigh as much as one ordinary
+    process on each processor. However many they are, the process that answers for them gets its turn, as do others.
+    """
+    place = found.places.get("cpu")
+    if place is None:
+        return found
+    folder = place.folder / f"actbox-{os.getpid()}-runs"
+    inside = [name for name, other in found.places.items() if other.folder == place.folder]
+    weight = (os.cpu_count() or 1) * _USUAL_WEIGHTS[place.version]
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / _WEIGHT_FILES[place.version]).write_text(str(min(weight, 10_000)))
+        if place.version == 2:
+            (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in inside))
+    except OSError:  # the number of groups is limited too
+        _remove(folder)
+        return found
+    atexit.register(_remove, folder)
+    return Support({**found.places, **dict.fromkeys(inside, Place(place.version, folder))})
 
 
 def own_folders(own: str, mounts: str) -> dict[str, Path]:
@@ -212,4 +242,6 @@ def _remove_orphans(folder: Path) -> None:
         process = group.name.split("-")[1]
         if process.isdigit() and not Path("/proc", process).exists():
             with contextlib.suppress(OSError):  # somebody else may be at it too
+                for inner in group.glob("actbox-*-*"):
+                    inner.rmdir()
                 group.rmdir()
