@@ -41,8 +41,8 @@ BOMBS = (
     Bomb(
         "fork",
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-        # It goes on when it is refused, and so burns processor time, whichever is noticed first.
-        (actbox.ErrorKind.PROCESSES, actbox.ErrorKind.TIMEOUT),
+        # So many processes also take memory, and go on when they are refused; whichever limit is reached first.
+        (actbox.ErrorKind.PROCESSES, actbox.ErrorKind.TIMEOUT, actbox.ErrorKind.MEMORY),
     ),
     Bomb(
         "disk",

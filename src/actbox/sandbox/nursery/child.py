@@ -64,7 +64,7 @@ class Birth:
         variables: Dict[str, str],
     ) -> None:
         self.groups = groups
-        """Files of the sandbox's control groups: it joins by writing to those whose name begins with `join`."""
+        """Files of the sandbox's control groups: the guest joins by writing to those whose name begins with `join`."""
         self.late = late
         """Mounts of the environment that go below what belongs to the sandbox itself: (where, the mount)."""
         self.identity = identity
@@ -90,11 +90,7 @@ def be_child(birth: Birth) -> NoReturn:
             os._exit(1)  # the nursery has gone
         os.setsid()
         os.umask(0o022)
-        for name, descriptor in birth.groups.items():
-            if name.startswith("join"):
-                os.write(descriptor, b"0")
-        if os.path.exists("/proc/self/ns/cgroup"):  # a kernel may have been built without
-            linux.unshare(linux.CLONE_NEWCGROUP)
+        has_cgroup_namespaces = os.path.exists("/proc/self/ns/cgroup")  # a kernel may have been built without
         birth.identity.become_guest()
         linux.set_parent_death_signal(signal.SIGKILL)  # a change of ids has undone it
         linux.sethostname("actbox")
@@ -105,7 +101,7 @@ def be_child(birth: Birth) -> NoReturn:
         go_read, go_write = os.pipe()
         first = os.fork()
         if first == 0:
-            _be_guest(birth, go_read)
+            _be_guest(birth, go_read, has_cgroup_namespaces)
         groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
         kept = [birth.control, proc, go_write, trees, *groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
@@ -134,9 +130,19 @@ def _build_root(birth: Birth) -> int:
     return trees
 
 
-def _be_guest(birth: Birth, go: int) -> NoReturn:
+def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
+    """Join the sandbox's control groups. Pid 1 stays outside: it must have its turn when they have used up theirs."""
+    for name, descriptor in birth.groups.items():
+        if name.startswith("join"):
+            os.write(descriptor, b"0")
+    if has_cgroup_namespaces:  # in which the group that it is in is the root of all that it sees
+        linux.unshare(linux.CLONE_NEWCGROUP)
+
+
+def _be_guest(birth: Birth, go: int, has_cgroup_namespaces: bool) -> NoReturn:
     try:
         linux.set_name("actbox-guest")
+        _join_groups(birth, has_cgroup_namespaces)
         null = os.open("/dev/null", os.O_RDONLY)
         for number, descriptor in enumerate(_out_of_the_way([null, birth.stdout, birth.stderr, birth.channel, go])):
             os.dup2(descriptor, number)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 
 # A tree that has used so much without a pause computes, and does not answer somebody who waits.
-_COMPUTES_SECONDS = float(os.environ.get('XC','0.03'))
+_COMPUTES_SECONDS = float(os.environ.get('XC','0.05'))
 # For each file of a group that sets a weight: the usual one, and a tenth of it, as much as a process of nice 10 has.
-# So a program that answers at once wins against those that compute, and the machine's own work against both; and
-# where nobody else wants the processors, a weight changes nothing. `benchmarks/bombs.py` measures what it is for.
-_WEIGHTS = {"cpu_shares": (b"1024", b"51"), "cpu_weight": (b"100", b"5")}
+# So one that answers at once has its turn before those that compute, and where nobody else wants the processors a
+# weight changes nothing. Not less: what is ended has to run once more to end. `benchmarks/bombs.py` shows the effect.
+_WEIGHTS = {"cpu_shares": (b"1024", b"102"), "cpu_weight": (b"100", b"10")}
 
 
 class Weight:
@@ -33,6 +33,10 @@ class Weight:
         if used == before:
             self._idle_at = used
         self._set(used - self._idle_at > _COMPUTES_SECONDS)
+
+    def restore(self) -> None:
+        """Weigh as usual again, so that what is killed now ends soon."""
+        self._set(False)
 
     def _set(self, is_low: bool) -> None:
         if self._file >= 0 and is_low != self._is_low:

@@ -67,7 +67,7 @@ class Watcher:
         """`groups` are files of the sandbox's control groups; one counts processes ended for want of memory."""
         self._proc = proc
         self._killed = groups.get("memory_events")
-        self._weight = Weight(groups)
+        self.weight = Weight(groups)
         self._share: Share | None = None
         self._stopped_before: set[int] = set()
         self._limits: dict[str, float] = {}
@@ -97,7 +97,7 @@ class Watcher:
             return "memory_mib"
         used = self._seconds(processes)
         self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
-        self._weight.note(used, self._used_seconds)
+        self.weight.note(used, self._used_seconds)
         self._used_seconds = used
         if used > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
@@ -290,6 +290,7 @@ def watch(
             if not limit:
                 limit = watcher.look(lambda: control.say({"limit": "processes"})) or ""
                 if limit:
+                    watcher.weight.restore()
                     _signal_all(signal.SIGKILL)
             still = 0.0 if limit else watcher.hold_back()
             is_held = still > 0

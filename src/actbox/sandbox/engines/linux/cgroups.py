@@ -48,7 +48,7 @@ class RunGroup:
             self._limit_memory(limits.memory_mib * 2**20)
             self._memory_mib = limits.memory_mib
         if "pids" in self._folders and limits.processes != self._processes:
-            self._write("pids", "pids.max", str(limits.processes + 1))  # pid 1 is ours and does not count
+            self._write("pids", "pids.max", str(limits.processes))
             self._processes = limits.processes
         cpus = min(limits.cpus, _processors())  # as many as there are: no limit
         if "cpu" in self._folders and cpus != self._cpus:
@@ -87,10 +87,11 @@ class RunGroup:
         return set(self._folders.values())
 
     def open_files(self) -> dict[str, int]:
-        """Return descriptors for pid 1.
+        """Return descriptors for the sandbox.
 
-        It joins by writing 0 to each `joinN`, reads `memory_events`, and writes how much the run weighs against others
-        to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually 100).
+        The guest joins by writing 0 to each `joinN`. Pid 1, which does not, reads `memory_events`, and writes how much
+        the run weighs against others to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually
+        100).
         """
         files: dict[str, int] = {}
         try:
@@ -110,7 +111,7 @@ class RunGroup:
 
     def _join_key(self, folder: str) -> str:
         # In version 1 a thread moves alone without the lock that a whole process has to wait for, for milliseconds.
-        # Pid 1 has one thread when it joins.
+        # The guest has one thread when it joins.
         controller = next(controller for controller, known in self._folders.items() if known == folder)
         return "cgroup.procs" if self._versions[controller] == 2 else "tasks"
 

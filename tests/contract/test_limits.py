@@ -1,0 +1,228 @@
+"""Each limit is reached once, in a run and in a session, and the result names it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, ExecutionResult, Limits, Policy, Sandbox
+from tests.conftest import OpenBox, engine_check
+from tests.contract.left_behind import as_many_as_before
+
+
+@actbox.tool
+def echo(text: str) -> str:
+    """Give back a text."""
+    return text
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A program that reaches a limit, and what its result must be; `told` where it is no error but a fact."""
+
+    limit: str
+    most: Any
+    code: str
+    kinds: tuple[ErrorKind, ...] = ()
+    told: Callable[[ExecutionResult], bool] = field(default=lambda result: not result.success)
+    others: tuple[tuple[str, Any], ...] = ()
+
+
+_SHARE_OF_TIME = """
+import os, time
+began, used = time.monotonic(), time.process_time()
+while time.process_time() - used < 0.4 and time.monotonic() - began < 3: pass
+(time.process_time() - used) / (time.monotonic() - began)
+"""
+_FORKS = """
+import os, signal, time
+children = []
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    children.append(child)
+"""
+_TREE = """
+import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        held = b'x' * (40 * 2**20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+"""
+
+REACHES = (
+    Reach("wall_seconds", 2, "import time\ntime.sleep(30)", (ErrorKind.TIMEOUT,)),
+    Reach("cpu_seconds", 1, "while True: pass", (ErrorKind.TIMEOUT,)),
+    Reach("cpus", 0.1, _SHARE_OF_TIME, told=lambda result: result.success and result.value < 0.2),
+    Reach("memory_mib", 128, "held = b'x' * (512 * 2**20)", (ErrorKind.MEMORY,)),
+    Reach("memory_mib", 128, _TREE, (ErrorKind.MEMORY,)),
+    Reach("processes", 16, _FORKS, (ErrorKind.PROCESSES,)),
+    Reach("open_files", 40, "held = [open('/dev/null') for _ in range(80)]", (ErrorKind.RUNTIME,)),
+    Reach("file_mib", 1, "open('big', 'wb').write(bytes(3 * 2**20))", (ErrorKind.DISK,)),
+    Reach("workspace_mib", 4, "for n in range(4): open(f'{n}', 'wb').write(bytes(3 * 2**20))", (ErrorKind.DISK,)),
+    Reach("output_bytes", 10_000, "while True: print('x' * 99)", (ErrorKind.OUTPUT_LIMIT,)),
+    Reach("tool_calls", 3, "while True: echo('x')", (ErrorKind.BUDGET,)),
+    Reach("tool_bytes", 10_000, "while True: echo('x' * 1000)", (ErrorKind.BUDGET,)),
+    Reach("message_bytes", 10_000, "echo('x' * 40_000)", (ErrorKind.TOOL, ErrorKind.RUNTIME)),
+    Reach(
+        "artifacts",
+        3,
+        "for n in range(8): open(f'output/{n}', 'w').write('x')",
+        told=lambda result: len(result.artifacts) == 3 and bool(result.warnings),
+    ),
+    Reach(
+        "artifact_mib",
+        1,
+        "for n in range(4): open(f'output/{n}', 'wb').write(bytes(750 * 1024))",
+        told=lambda result: len(result.artifacts) == 1 and bool(result.warnings),
+    ),
+)
+IDS = [f"{reach.limit} {number}" for number, reach in enumerate(REACHES)]
+# What the guest's own words are about, and no enforcer's.
+_UNNAMED = {"open_files", "message_bytes", "workspace_mib", "memory_mib"}
+
+
+def test_every_limit_is_reached_here() -> None:
+    assert {reach.limit for reach in REACHES} == {spec.name for spec in dataclasses.fields(Limits)}
+
+
+def _of_the_whole_tree(reach: Reach, engine: str) -> None:
+    traits = engine_check(engine).traits
+    assert traits is not None
+    if reach.code == _TREE and "for each process" in traits.enforced.get(reach.limit, ""):
+        pytest.skip(f"{engine} enforces {reach.limit} by {traits.enforced[reach.limit]}")
+
+
+def _check(reach: Reach, result: ExecutionResult) -> None:
+    assert reach.told(result), result
+    if reach.kinds:
+        assert result.error is not None, result
+        assert result.error.kind in reach.kinds, result.error
+        assert result.exit_code != 0
+        if reach.limit not in _UNNAMED:
+            assert result.error.limit == reach.limit, result.error
+
+
+@pytest.mark.parametrize("reach", REACHES, ids=IDS)
+async def test_a_run_that_reaches_a_limit_is_told_so(reach: Reach, engine: str, open_box: OpenBox) -> None:
+    _of_the_whole_tree(reach, engine)
+    box = await open_box(**{reach.limit: reach.most})
+    _check(reach, await box.run(reach.code, tools=[echo], timeout=20))
+    # Nothing of it is left that would keep the next one from its own.
+    assert (await box.run("1 + 1", tools=[echo])).value == 2
+
+
+@pytest.mark.parametrize("reach", REACHES, ids=IDS)
+async def test_a_session_keeps_to_the_same_limit(reach: Reach, engine: str, open_box: OpenBox) -> None:
+    _of_the_whole_tree(reach, engine)
+    box = await open_box(**{reach.limit: reach.most})
+    async with box.session() as session:
+        assert (await session.run("1 + 1", tools=[echo])).value == 2
+        _check(reach, await session.run(reach.code, tools=[echo], timeout=20))
+
+
+@pytest.mark.parametrize("limit", ["wall_seconds", "output_bytes", "tool_calls", "tool_bytes", "artifacts"])
+async def test_limits_of_one_run_begin_anew_with_the_next_of_a_session(limit: str, open_box: OpenBox) -> None:
+    reach = next(reach for reach in REACHES if reach.limit == limit)
+    box = await open_box(**{limit: reach.most})
+    async with box.session() as session:
+        for _ in range(2):
+            _check(reach, await session.run(reach.code, tools=[echo]))
+            again = await session.run("echo('y')", tools=[echo])
+            assert again.value == "y", again
+
+
+async def test_the_bytes_of_tool_calls_count_arguments_and_results_together(open_box: OpenBox) -> None:
+    """Each call has 4 kB there and 4 kB back: of the 22 kB the third call's result is too much."""
+    answered: list[int] = []
+
+    @actbox.tool
+    def note(text: str) -> str:
+        """Give back a text, and note that."""
+        answered.append(len(text))
+        return text
+
+    box = await open_box(tool_bytes=22_000)
+    result = await box.run("for n in range(9):\n    note('x' * 4000)\n    print(n, flush=True)", tools=[note])
+    assert result.error is not None
+    assert (result.error.kind, result.error.limit) == (ErrorKind.BUDGET, "tool_bytes")
+    assert result.stdout.split() == ["0", "1"]
+    assert answered == [4000] * 3
+
+
+async def test_a_call_beyond_the_bytes_is_not_made(open_box: OpenBox) -> None:
+    answered: list[int] = []
+
+    @actbox.tool
+    def note(text: str) -> None:
+        """Note the length of a text."""
+        answered.append(len(text))
+
+    box = await open_box(tool_bytes=10_000)
+    result = await box.run("note('x')\nnote('x' * 20_000)", tools=[note])
+    assert result.error is not None and result.error.limit == "tool_bytes"
+    assert answered == [1]
+
+
+async def test_a_share_of_the_processors_is_one_of_the_whole_tree(open_box: OpenBox) -> None:
+    box = await open_box(cpus=0.2, cpu_seconds=30)
+    code = (
+        "import os, time\nfor _ in range(3): os.fork()\nbegan, used = time.monotonic(), time.process_time()\n"
+        "while time.monotonic() - began < 3: pass\nprint(time.process_time() - used, flush=True)\ntime.sleep(2)"
+    )
+    result = await box.run(code)
+    assert result.error is None, result.error
+    # Eight processes on any number of processors would have used three seconds on each.
+    assert 0 < sum(float(line) for line in result.stdout.split()) < 3 * 0.2 * 2
+
+
+BOMBS = {
+    "memory": ("held = []\nwhile True: held.append(bytearray(2**20))", {ErrorKind.MEMORY}),
+    "fork": (
+        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+        {ErrorKind.PROCESSES, ErrorKind.TIMEOUT, ErrorKind.MEMORY},
+    ),
+    "disk": ("n = 0\nwhile True:\n    open(f'{n}', 'wb').write(bytes(2**20))\n    n += 1", {ErrorKind.DISK}),
+    "processor": ("while True: pass", {ErrorKind.TIMEOUT}),
+    "output": ("while True: print('x' * 10_000)", {ErrorKind.OUTPUT_LIMIT}),
+}
+
+
+async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(isolated_engine: str) -> None:
+    policy = Policy(
+        limits=Limits(wall_seconds=60, cpu_seconds=1, memory_mib=512, workspace_mib=32, output_bytes=1_000_000)
+    )
+
+    async def go_off(code: str) -> ExecutionResult:
+        async with actbox.open_sandbox(isolated_engine, policy=policy) as box:
+            return await box.run(code)
+
+    async def answer(box: Sandbox, until: asyncio.Event) -> int:
+        answers = 0
+        while not until.is_set():
+            result = await box.run(f"{answers} + 1")
+            assert result.value == answers + 1, result
+            answers += 1
+        return answers
+
+    async with actbox.open_sandbox(isolated_engine) as box:
+        await box.run("1")
+        async with as_many_as_before():
+            over = asyncio.Event()
+            answering = asyncio.create_task(answer(box, over))
+            names = [name for name in BOMBS for _ in range(4)]
+            results = await asyncio.gather(*(go_off(BOMBS[name][0]) for name in names))
+            over.set()
+            assert await answering > 0
+            for name, result in zip(names, results, strict=True):
+                assert result.error is not None and result.error.kind in BOMBS[name][1], (name, result.error)
