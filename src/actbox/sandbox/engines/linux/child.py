@@ -222,6 +222,8 @@ class Child(GuestProcess):
         while True:
             try:
                 data, descriptors = receive(self._control)
+            except ConnectionResetError:  # it had not read all that it was told; what it said comes next
+                continue
             except OSError:
                 return facts
             if not data:
