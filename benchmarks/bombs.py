@@ -90,7 +90,10 @@ async def measure(effort: Effort) -> list[Row]:
             if result.value != 2:
                 raise RuntimeError(f"a session answered {result.value!r}: {result.error}")
 
-        actions: dict[str, Action] = {f"fresh run of `{PLAIN.code}`": run_in(box, PLAIN), "run in a session": in_session}
+        actions: dict[str, Action] = {
+            f"fresh run of `{PLAIN.code}`": run_in(box, PLAIN),
+            "run in a session": in_session,
+        }
         contenders = {name: Contender(action, effort.fast) for name, action in actions.items()}
         idle = await in_turns(contenders, pause=PAUSE_SECONDS)
         async with bombs_going_off():

@@ -26,8 +26,8 @@ async def test_every_limit_that_an_engine_claims_for_the_whole_run_holds(engine)
     assert {report.limit for report in reports} == set(Limits().to_dict())
     traits = check(engine).traits
     assert traits is not None
-    # `each process` says that a tree of processes may go beyond.
-    broken = [r for r in reports if r.verdict != "holds" and r.by and "each process" not in r.by]
+    # `for each process` says that a tree of processes may go beyond.
+    broken = [r for r in reports if r.verdict != "holds" and r.by and "for each process" not in r.by]
     broken += [r for r in reports if r.verdict != "holds" and traits.isolated]
     assert broken == []
 
@@ -74,4 +74,20 @@ async def test_a_program_that_fails_for_another_reason_proves_nothing(engine):
 
 def test_a_report_is_plain_data():
     report = TrialReport(limit="processes", what="tried", verdict="holds", seconds=0.12345)
-    assert report.to_dict() == {**dataclasses.asdict(report), "seconds": 0.123}
+    assert report.to_dict() == {**dataclasses.asdict(report), "seconds": 0.123, "enforced": "holds"}
+
+
+def test_who_enforces_a_limit_is_said_only_where_the_trial_saw_it_hold():
+    said = {
+        verdict: TrialReport(limit="processes", what="tried", verdict=verdict, by="cgroup v2").enforced
+        for verdict in ("holds", "does not hold", "unknown")
+    }
+    assert said == {"holds": "enforced by cgroup v2", "does not hold": "not enforced", "unknown": "unknown"}
+
+
+async def test_what_doctor_finds_is_what_traits_say(engine):
+    traits = check(engine).traits
+    assert traits is not None
+    found = {report.limit: report.enforced for report in await try_limits(opener(engine)) if report.verdict == "holds"}
+    for limit, enforcer in traits.enforced.items():
+        assert found[limit] == f"enforced by {enforcer}"

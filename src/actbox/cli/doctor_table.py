@@ -13,7 +13,7 @@ from actbox._version import __version__
 
 from .finding import Finding
 
-_VERDICTS = {"holds": "[green]holds[/]", "does not hold": "[red]does not hold[/]", "unknown": "[yellow]unknown[/]"}
+_COLOURS = {"holds": "green", "does not hold": "red", "unknown": "yellow"}
 
 
 def print_findings(findings: Sequence[Finding], strongest: str | None) -> None:
@@ -43,13 +43,14 @@ def _print_finding(console: Console, finding: Finding) -> None:
     isolation = f" — {escape(found.traits.isolation)}" if found.traits else ""
     console.print(f"[bold]{found.engine}[/]: {state}{isolation}", soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("limit", "tried", "found"):
+    for title in ("limit", "tried"):
         table.add_column(title, header_style="dim", no_wrap=True)
-    table.add_column("kept by", header_style="dim", overflow="fold")
+    table.add_column("found", header_style="dim", overflow="fold")
     for report in (*finding.limits, *finding.isolation):
         # Why it is unknown is news; that a program which was not held back went beyond is not.
-        note = report.detail if report.verdict == "unknown" else report.by
-        table.add_row(report.limit, escape(report.what), _VERDICTS[report.verdict], escape(note))
+        words = f"unknown: {report.detail}" if report.verdict == "unknown" else report.enforced
+        colour = _COLOURS[report.verdict]
+        table.add_row(report.limit, escape(report.what), f"[{colour}]{escape(words)}[/]")
     console.print(table)
     for note in found.traits.notes if found.traits else ():
         console.print(f"  note: {escape(note)}", soft_wrap=True)

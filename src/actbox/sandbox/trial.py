@@ -48,12 +48,22 @@ class TrialReport:
     detail: str = ""
     seconds: float = 0.0
 
+    @property
+    def enforced(self) -> str:
+        """The finding in words: who enforces it is said only where the trial has seen that it holds."""
+        if self.verdict == "unknown":
+            return "unknown"
+        if self.verdict == "does not hold":
+            return "not enforced"
+        return f"enforced by {self.by}" if self.by else "holds"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         return {
             "limit": self.limit,
             "what": self.what,
             "verdict": self.verdict,
+            "enforced": self.enforced,
             "by": self.by,
             "detail": self.detail,
             "seconds": round(self.seconds, 3),
@@ -145,6 +155,20 @@ _LIMIT_TRIALS = (
         what="compute 3 s, 1 allowed",
         limits={"cpu_seconds": 1},
         code="import time\nwhile time.process_time() < 3: pass\nprint('BEYOND')",
+        went_beyond=_says_beyond,
+    ),
+    _Trial(
+        limit="cpus",
+        what="compute 0.3 s, 0.05 a second allowed",
+        limits={"cpus": 0.05},
+        # So small a share that a busy machine, which may leave a program little, is not taken for an enforcer.
+        code="""\
+import time
+began, used = time.monotonic(), time.process_time()
+while time.process_time() - used < 0.3 and time.monotonic() - began < 4: pass
+share = (time.process_time() - used) / (time.monotonic() - began)
+print('BEYOND' if share > 0.1 else 'DONE')
+""",
         went_beyond=_says_beyond,
     ),
     _Trial(
@@ -242,6 +266,13 @@ print('BEYOND')
         limits={"tool_calls": 3},
         code="for _ in range(8): actbox_trial('x')",
         went_beyond=lambda _, received: len(received) > 3,
+    ),
+    _Trial(
+        limit="tool_bytes",
+        what="send 80 kB in 8 calls, 30 allowed",
+        limits={"tool_bytes": 30_000},
+        code="for _ in range(8): actbox_trial('x' * 10_000)",
+        went_beyond=lambda _, received: sum(received) > 30_000,
     ),
     _Trial(
         limit="message_bytes",

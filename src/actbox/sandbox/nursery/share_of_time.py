@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 # A tree that has used so much without a pause computes, and does not answer somebody who waits.
-_COMPUTES_SECONDS = float(os.environ.get('XC','0.05'))
+_COMPUTES_SECONDS = 0.05
 # For each file of a group that sets a weight: the usual one, and a tenth of it, as much as a process of nice 10 has.
 # So one that answers at once has its turn before those that compute, and where nobody else wants the processors a
 # weight changes nothing. Not less: what is ended has to run once more to end. `benchmarks/bombs.py` shows the effect.

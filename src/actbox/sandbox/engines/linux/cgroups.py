@@ -20,7 +20,6 @@ _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
 _PERIOD_MICROSECONDS = 100_000
 
 
-
 class RunGroup:
     """The group (in version 1 the groups) of one run. Made before its processes, removed after them."""
 

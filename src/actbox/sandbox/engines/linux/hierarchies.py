@@ -31,6 +31,7 @@ _LIMIT_FILES = {
 }
 _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 _USUAL_WEIGHTS = {1: 1024, 2: 100}
+_LEAF = "-host"
 _numbers = itertools.count(1)
 _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
 
@@ -169,7 +170,9 @@ def _hand_on(here: Path, wanted: list[str]) -> bool:
 
 
 def _move_to_leaf(here: Path) -> bool:
-    leaf = here / f"actbox-{os.getpid()}-host"
+    if here.name.startswith("actbox-") and here.name.endswith(_LEAF):
+        return False  # this is one, which we or our parent moved to
+    leaf = here / f"actbox-{os.getpid()}{_LEAF}"
     try:
         inside = _pids(here)
         if not inside or not all(_is_ours(process) for process in inside):
