@@ -1,8 +1,8 @@
 """What pid 1 of a sandbox sees of its guests: it waits for the first of them, and looks now and then at all.
 
 The kernel enforces what it can for one process (rlimits) or, where there is a cgroup, for all. What is left is counted
-here: memory and processor time of the whole tree, and its share of the processors. Counting happens now and then, so that a tree can pass a limit by
-what it takes between two looks.
+here: memory and processor time of the whole tree, and its share of the processors. Counting happens now and then, so
+that a tree can pass a limit by what it takes between two looks.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from actbox.sandbox.workspace import Workspace
 
 from . import stock as stocks
 from .advice import why_not
-
 from .child import Child, ChildEnded
 from .family import Family
 from .hierarchies import support
