@@ -94,7 +94,7 @@ async def measure(effort: Effort) -> list[Row]:
             f"fresh run of `{PLAIN.code}`": run_in(box, PLAIN),
             "run in a session": in_session,
         }
-        contenders = {name: Contender(action, effort.fast) for name, action in actions.items()}
+        contenders = {name: Contender(action, effort.slow) for name, action in actions.items()}
         idle = await in_turns(contenders, pause=PAUSE_SECONDS)
         async with bombs_going_off():
             under = await in_turns(contenders, pause=PAUSE_SECONDS)
