@@ -17,6 +17,7 @@ FAILED = {"t": "done", "exit": 1, "error": {"kind": "RUNTIME", "type": "E", "mes
 
 def test_good_messages_are_understood() -> None:
     assert parse(CALL) == Call(1, "search", {"q": 1})
+    assert parse({**CALL, "line": 7}) == Call(1, "search", {"q": 1}, 7)
     done = parse(DONE)
     assert isinstance(done, Done)
     assert (done.value, done.value_text, done.forms["image/png"]) == ([1], "[1]", b"y")
@@ -45,6 +46,10 @@ BAD: list[dict[str, Any]] = [
     {**CALL, "tool": 1},
     {**CALL, "tool": "x" * 1000},
     {**CALL, "args": []},
+    {**CALL, "line": 0},
+    {**CALL, "line": 2**40},
+    {**CALL, "line": "1"},
+    {**CALL, "line": True},
     {key: value for key, value in CALL.items() if key != "args"},
     {**DONE, "exit": 256},
     {**DONE, "exit": -1},

@@ -19,7 +19,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """The program called a tool. `call_id` counts from 1 within the run."""
+    """The program called a tool. `call_id` counts from 1 within the run.
+
+    A call that needs approval is started when it is approved; one that is refused never is.
+    """
 
     call_id: int
     tool: str
@@ -43,6 +46,45 @@ class ToolFinished:
     def success(self) -> bool:
         """Whether the tool returned."""
         return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """Somebody is asked whether a program may run, or whether a call of it may be made; until then it waits.
+
+    `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is the one that `ToolStarted` will have, and
+    `line` the line of the program that makes it, by the guest's own word. For a run, `tools` are those because of which
+    it is asked.
+    """
+
+    request_id: str
+    what: Literal["run", "call"]
+    reason: str
+    call_id: int = 0
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    line: int | None = None
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """What came of an `ApprovalRequested`, after `waited_ms` milliseconds.
+
+    `withdrawn` means that the run ended before anybody had decided. `cause` says how a refusal came about: somebody
+    `decided`, nobody did in time (`timeout`), the approver `failed`, or it was `unavailable`. `by` names who decided,
+    where the approver says so.
+    """
+
+    request_id: str
+    what: Literal["run", "call"]
+    decision: Literal["approved", "refused", "withdrawn"]
+    call_id: int = 0
+    tool: str = ""
+    reason: str = ""
+    by: str = ""
+    cause: Literal["decided", "timeout", "failed", "unavailable"] = "decided"
+    waited_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +121,13 @@ class Completed:
     result: ExecutionResult
 
 
-Event = Output | ToolStarted | ToolFinished | NetworkRequest | ArtifactCreated | Completed
+Event = (
+    Output
+    | ToolStarted
+    | ToolFinished
+    | ApprovalRequested
+    | ApprovalDecided
+    | NetworkRequest
+    | ArtifactCreated
+    | Completed
+)

@@ -79,7 +79,8 @@ class Usage:
     """What a run used. Times in milliseconds, memory in bytes (the largest process).
 
     `wall_ms` is from the moment that the program could begin; `queue_ms` is how long the run waited before that, for
-    its turn among the runs of this process and for a sandbox.
+    its turn among the runs of this process and for a sandbox. `approval_ms` is how long the clock stood still because
+    tool calls waited for approval, and is no part of `wall_ms`.
     """
 
     wall_ms: float = 0.0
@@ -87,6 +88,7 @@ class Usage:
     max_rss_bytes: int = 0
     tool_calls: int = 0
     queue_ms: float = 0.0
+    approval_ms: float = 0.0
 
     def to_dict(self) -> dict[str, float | int]:
         """Return plain JSON data."""
@@ -96,6 +98,7 @@ class Usage:
             "max_rss_bytes": self.max_rss_bytes,
             "tool_calls": self.tool_calls,
             "queue_ms": self.queue_ms,
+            "approval_ms": self.approval_ms,
         }
 
 

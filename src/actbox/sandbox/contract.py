@@ -214,7 +214,9 @@ class Sandbox(Files):
     ) -> AsyncIterator[Event]:
         """Run a program and yield what it says as it goes; the last event is `Completed`.
 
-        `timeout` in seconds may only lower the policy's wall limit. The tools are frozen when the run starts.
+        `timeout` in seconds may only lower the policy's wall limit. The tools are frozen when the run starts. Before a
+        call of one that requires approval the approver of `Toolset.asking` is asked, and the run's clock stands still;
+        without an approver or an approval (`Toolset.approved`) such a run is refused with `InvalidValue`.
         Closing the iterator early, or cancelling the task that waits for it, ends the program and all its processes.
         """
 
@@ -308,7 +310,7 @@ class Sandbox(Files):
             self.run_alone,
             programs,
             engine=self.traits.engine,
-            tools=Toolset.of(tools),
+            tools=Toolset.for_run(tools),
             concurrency=concurrency,
             timeout=timeout,
             ordered=ordered,

@@ -26,7 +26,7 @@ from .blocking import run_blocking
 from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
 from .files import WorkspaceFiles
-from .requests import encode_program, seconds_of
+from .requests import encode_program, seconds_of, source_of
 from .runs import GuestProcess, Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .slots import slots
@@ -54,6 +54,7 @@ class _Request:
     workspace: Workspace
     frame: bytes
     toolset: Toolset
+    program: str
     seconds: float
     stdin: bytes
     is_command: bool
@@ -240,7 +241,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         frame, toolset = await self._prepare(
             workspace, program, tools, lambda message: self._frame(message, self.policy.variables)
         )
-        return _Request(workspace, frame, toolset, seconds, b"", False)
+        return _Request(workspace, frame, toolset, source_of(program), seconds, b"", False)
 
     async def _prepare(
         self,
@@ -254,7 +255,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             program = Program(program)
         if program.language != "python":
             raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
-        toolset = Toolset.of(tools)
+        toolset = Toolset.for_run(tools)
         spec = toolset.guest_spec()
         taken = {tool["alias"] for tool in spec} & set(program.inputs)
         if taken:
@@ -286,7 +287,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
         message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd)}
         frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})})
-        return _Request(workspace, frame, Toolset.of(None), seconds, stdin, True)
+        return _Request(workspace, frame, Toolset.of(None), "", seconds, stdin, True)
 
     def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
         """Return the first message to a guest: what to run, and how it is to be there."""
@@ -335,6 +336,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                     command=request.is_command,
                     engine=self.traits.engine,
                     toolset=request.toolset,
+                    program=request.program,
                     limits=self.policy.limits,
                     timeout=request.seconds,
                     queue_ms=(time.perf_counter() - asked) * 1000,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from actbox.core.errors import InvalidValue
+from actbox.core.program import Program
 
 from .guest import wire
 
@@ -19,6 +20,11 @@ def encode_program(message: dict[str, Any]) -> bytes:
         return wire.encode(message, _MAX_PROGRAM_MESSAGE)
     except (wire.MessageTooLong, ValueError, RecursionError) as error:
         raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
+
+
+def source_of(program: Program | str) -> str:
+    """Return the source of a program, however it was given."""
+    return program.code if isinstance(program, Program) else program
 
 
 def seconds_of(timeout: float | None, most: float) -> float:

@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -30,6 +29,7 @@ from actbox.tools import Toolset
 from .channel.calls import ToolCalls
 from .channel.link import Link
 from .channel.messages import Call, Done, parse
+from .clock import WallClock
 from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
@@ -200,7 +200,8 @@ class Run:
     """One run of a guest. Use it as `async with`: however the block is left, the guest's process tree has ended or is
     about to, and its descriptors are closed. A session's run is a variant of it (`sessions.py`).
 
-    A `command` takes the guest's place and so says nothing more on the channel. `collect` is called after the end, and
+    A `command` takes the guest's place and so says nothing more on the channel. `program` is the source, of which an
+    approver is shown a part. `collect` is called after the end, and
     returns the artifacts and warnings about those that were left out. Events are put into `queue` where one is given.
     """
 
@@ -211,6 +212,7 @@ class Run:
         command: bool,
         engine: str,
         toolset: Toolset,
+        program: str,
         limits: Limits,
         timeout: float,
         queue_ms: float,
@@ -238,9 +240,11 @@ class Run:
         self._timers: list[asyncio.TimerHandle] = []
         self._refused: NetworkRequest | None = None
         """What the policy refused last."""
-        self._wall_ms = 0.0
+        self._clock = WallClock(self._timeout, self._on_timeout)
         self._calls = ToolCalls(
             toolset,
+            program,
+            self._clock,
             limits.tool_calls,
             limits.tool_bytes,
             limits.message_bytes,
@@ -268,7 +272,7 @@ class Run:
 
     def start(self, first_message: bytes) -> None:
         """Send the frame that says what to run, and begin to listen."""
-        self._begin_clock()
+        self._clock.start()
         for stream in self._streams:
             os.set_blocking(stream.descriptor, False)
         self._timers.append(self._loop.call_later(SHORT_SECONDS, self._listen))
@@ -278,10 +282,6 @@ class Run:
             self._link.send(self._send_with_stdin(first_message))
         self._guest.when_ended(self.on_ended)
         self._guest.hear_network(self._on_network)
-
-    def _begin_clock(self) -> None:
-        self._started = time.perf_counter()
-        self._timers.append(self._loop.call_later(self._timeout, self._on_timeout))
 
     def _send_with_stdin(self, frame: bytes) -> bytes:
         """Send the beginning of a message with the descriptor that goes along, if any; return the rest of it."""
@@ -344,8 +344,6 @@ class Run:
 
     def _conclude(self) -> None:
         self._cancel_timers()  # a consumer that is slow to read the end must not change it
-        if not self._wall_ms:
-            self._note_time()
         self._calls.cancel()
         if not self._over.done():
             self._over.set_result(None)
@@ -362,11 +360,9 @@ class Run:
             self._queue.put_nowait(event)
 
     def _cancel_timers(self) -> None:
+        self._clock.stop()
         for timer in self._timers:
             timer.cancel()
-
-    def _note_time(self) -> None:
-        self._wall_ms = (time.perf_counter() - self._started) * 1000
 
     def _end(self, stop: Stop) -> None:
         """End the program for a reason, once what it has printed is read; the first reason is the one that counts."""
@@ -378,7 +374,8 @@ class Run:
         # Too much output is found out when it is read, which may be after the program has said that it is done.
         if self._stop is None and (self._done is None or stop.kind is ErrorKind.OUTPUT_LIMIT):
             self._stop = stop
-            self._note_time()
+            self._clock.stop()
+            self._calls.withdraw()
         self._stop_program(stop.kind)
 
     def _stop_program(self, why: ErrorKind) -> None:
@@ -455,7 +452,7 @@ class Run:
             return
         if self._stop is None:
             self._done = message
-            self._note_time()
+            self._clock.stop()
         self._on_done(message)
 
     def _on_done(self, done: Done) -> None:
@@ -530,11 +527,12 @@ class Run:
             artifacts=tuple(artifacts),
             warnings=tuple(warnings),
             usage=Usage(
-                wall_ms=round(self._wall_ms, 3),
+                wall_ms=round(self._clock.ran_ms, 3),
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),
                 max_rss_bytes=ending.max_rss_bytes or (done.max_rss_bytes if done else 0),
                 tool_calls=self._calls.count,
                 queue_ms=round(self._queue_ms, 3),
+                approval_ms=round(self._clock.stood_still_ms, 3),
             ),
             sandbox=self._engine,
         )

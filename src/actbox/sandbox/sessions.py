@@ -37,7 +37,7 @@ from .contract import Session, Tools
 from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
-from .requests import encode_program, seconds_of
+from .requests import encode_program, seconds_of, source_of
 from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, ending_of, events_of, failed_result, streams_of
 from .slots import slots
 from .verdict import verdict
@@ -159,7 +159,9 @@ class LocalSession(WorkspaceFiles, Session):
                     yield self._failed(f"the session has ended: {guest.why_ended}", _LOST)
                     return
                 queued = (time.perf_counter() - asked) * 1000
-                run = _SessionRun(guest, place.engine, toolset, seconds, queued, output.collect_if_any, queue)
+                run = _SessionRun(
+                    guest, place.engine, toolset, source_of(program), seconds, queued, output.collect_if_any, queue
+                )
                 async with run:
                     run.start(frame)
                     yield run
@@ -221,7 +223,7 @@ class LocalSession(WorkspaceFiles, Session):
     async def _ask(self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int]) -> ExecutionResult:
         """Have a guest do something besides programs; return what came of it. Closes the descriptors."""
         seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds)
-        async with _SessionRun(guest, self._place.engine, Toolset.of(None), seconds, 0.0, _nothing, None) as step:
+        async with _SessionRun(guest, self._place.engine, Toolset.of(None), "", seconds, 0.0, _nothing, None) as step:
             step.start(frame, descriptors)
             return await step.finish()
 
@@ -340,6 +342,7 @@ class _SessionRun(Run):
         guest: _LiveGuest,
         engine: str,
         toolset: Toolset,
+        program: str,
         timeout: float,
         queue_ms: float,
         collect: Collector,
@@ -350,6 +353,7 @@ class _SessionRun(Run):
             command=False,
             engine=engine,
             toolset=toolset,
+            program=program,
             limits=guest.limits,
             timeout=timeout,
             queue_ms=queue_ms,
@@ -364,7 +368,7 @@ class _SessionRun(Run):
 
     def start(self, first_message: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send the guest what it is to run, and watch it until it has. Closes the descriptors; it gets copies."""
-        self._begin_clock()
+        self._clock.start()
         self._live.run = self
         self._live.number += 1
         self._guest.hear_network(self._on_network)

@@ -6,10 +6,11 @@ import keyword
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from actbox.core.errors import InvalidValue
 
+from .approval import Approver
 from .definition import Tool
 from .problems import shown, suggestion
 from .signature_text import identifier
@@ -19,9 +20,13 @@ RESERVED = frozenset({"call_tool", "ToolError"})
 
 
 class Toolset:
-    """The tools of one run, in order. It cannot change; make one with `Toolset.of`."""
+    """The tools of one run, in order. It cannot change; make one with `Toolset.of`.
 
-    __slots__ = ("_aliases", "_tools")
+    It also says what becomes of tools that require approval: `asking` has somebody asked before each call of theirs,
+    `approved` says that it was given. A run whose tools require approval and have neither is refused.
+    """
+
+    __slots__ = ("_aliases", "_approver", "_requiring", "_tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         by_name: dict[str, Tool] = {}
@@ -35,6 +40,8 @@ class Toolset:
             by_name[tool.name] = tool
         self._tools: Mapping[str, Tool] = MappingProxyType(by_name)
         self._aliases: Mapping[str, str] = MappingProxyType(_aliases(by_name))
+        self._requiring = frozenset(name for name, tool in by_name.items() if tool.approval == "always_require")
+        self._approver: Approver | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
@@ -49,6 +56,59 @@ class Toolset:
         if callable(tools) or isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
             raise InvalidValue(f"tools must be a list of tools or functions, not {shown(tools)}")
         return cls(tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools)
+
+    @classmethod
+    def for_run(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
+        """Return the toolset of a run that is about to begin. Raises what `of` raises.
+
+        Raises `InvalidValue` also where a tool requires approval that was not given and nobody is there to be asked.
+        """
+        toolset = cls.of(tools)
+        if toolset._requiring and toolset._approver is None:
+            tool = toolset.requiring[0]
+            raise InvalidValue(
+                f"the tool {tool!r} requires approval, and nobody is there to be asked: run with"
+                " tools=Toolset.of(tools).asking(approver), or with .approved() once it was given"
+            )
+        return toolset
+
+    def asking(self, approver: Approver) -> Toolset:
+        """Return these tools with somebody who is asked before each call of one that requires approval."""
+        if not isinstance(approver, Approver):
+            raise InvalidValue(f"an approver has a method `async def decide(request)`, which {shown(approver)} has not")
+        changed = self._copy()
+        changed._approver = approver
+        return changed
+
+    def approved(self, names: Iterable[str] | None = None) -> Toolset:
+        """Return these tools with the approval given, for all of them or for those named: nobody is asked for them."""
+        given = self._requiring if names is None else frozenset(names)
+        unknown = sorted(given.difference(self._tools))
+        if unknown:
+            raise InvalidValue(self.unknown(unknown[0]))
+        changed = self._copy()
+        changed._requiring = self._requiring - given
+        return changed
+
+    def _copy(self) -> Self:
+        copy = object.__new__(type(self))
+        for slot in Toolset.__slots__:
+            setattr(copy, slot, getattr(self, slot))
+        return copy
+
+    @property
+    def requiring(self) -> tuple[str, ...]:
+        """The names of the tools that require approval which was not given, in order."""
+        return tuple(name for name in self._tools if name in self._requiring)
+
+    @property
+    def approver(self) -> Approver | None:
+        """Who is asked before a call of a tool that requires approval."""
+        return self._approver
+
+    def requires(self, tool: Tool) -> bool:
+        """Return whether somebody must be asked before a call of this tool."""
+        return tool.name in self._requiring
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,8 +137,11 @@ class Toolset:
         return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"
 
     def guest_spec(self) -> list[dict[str, Any]]:
-        """Return as JSON data what the guest needs to make the functions that programs call."""
-        return [
+        """Return as JSON data what the guest needs to make the functions that programs call.
+
+        Of a tool about which somebody is asked, the guest says with each call where in the program it is made.
+        """
+        specs: list[dict[str, Any]] = [
             {
                 "name": tool.name,
                 "alias": self._aliases[tool.name],
@@ -89,6 +152,10 @@ class Toolset:
             }
             for tool in self
         ]
+        for spec in specs:
+            if spec["name"] in self._requiring:
+                spec["asks"] = True
+        return specs
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.get(name) is not None

@@ -11,12 +11,14 @@ from typing import Any
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
+from actbox.sandbox.clock import WallClock
 from actbox.sandbox.guest import wire
 from actbox.sandbox.slots import in_a_run
-from actbox.tools import Toolset
+from actbox.tools import Tool, Toolset
 
 from .link import Link
 from .messages import Call
+from .questions import Questions
 
 # More calls than this at once wait in the guest: a flood must not become as many tasks here.
 MAX_CALLS_AT_ONCE = 1024
@@ -28,14 +30,17 @@ class ToolCalls:
     """Answers the tool calls of one run.
 
     Calls are counted against `most`, the bytes of their arguments and results against `most_bytes`. The call that goes
-    beyond is not made, or its result not given, and `on_budget` is called with the limit. `on_failure` is
-    called with an exception that is a fault of ours, not of a tool. When the run ends, `cancel()` cancels calls to
+    beyond is not made, or its result not given, and `on_budget` is called with the limit. `on_failure` is called with
+    an exception that is a fault of ours, not of a tool. Before a call of a tool that requires approval somebody is
+    asked (`questions.py`). When the run ends, `cancel()` cancels calls to
     async tools and drops calls to sync ones: both stay started and not finished.
     """
 
     def __init__(
         self,
         toolset: Toolset,
+        program: str,
+        clock: WallClock,
         most: int,
         most_bytes: int,
         max_bytes: int,
@@ -56,6 +61,7 @@ class ToolCalls:
         self._ids: set[int] = set()
         self._pending_bytes = 0
         self._over = False
+        self._questions = Questions(toolset, program, clock, MESSAGES_HELD * max_bytes, emit, self._limit_flow)
 
     def attach(self, link: Link) -> None:
         """Send the answers over this link."""
@@ -73,7 +79,7 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer(call))
+        task = _begin(self._answer(call, size))
         if task.done():
             self._look_at(task)
             return
@@ -82,20 +88,30 @@ class ToolCalls:
         task.add_done_callback(functools.partial(self._forget, size))
         self._limit_flow()
 
+    def withdraw(self) -> None:
+        """Ask nobody any more: the run is being ended."""
+        self._questions.withdraw()
+
     def cancel(self) -> None:
         """Answer nothing more."""
         self._over = True
+        self._questions.withdraw()
         for task in self._tasks:
             task.cancel()
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: Call, size: int) -> None:
         in_a_run.set(True)
+        tool = self._toolset.get(call.tool)
+        if tool is not None and self._toolset.requires(tool):
+            refusal = await self._refusal(call, tool, size)
+            if refusal is not None:
+                self._send(self._error_frame(call, refusal))
+                return
         self._emit(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         value: Any = None
         error: str | None = None
         frame = b""
-        tool = self._toolset.get(call.tool)
         if tool is None:
             error = self._toolset.unknown(call.tool)
         else:
@@ -114,11 +130,30 @@ class ToolCalls:
                 error = f"the result has more than the {self._max_bytes:,} bytes that a message may have; ask for less"
         if error is not None:
             value = None
-            most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
-            frame = wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
+            frame = self._error_frame(call, error)
         if not self._spend(len(frame)):
             return
         self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
+        self._send(frame)
+
+    async def _refusal(self, call: Call, tool: Tool, size: int) -> str | None:
+        """Have the call approved; return why it was not."""
+        try:
+            decision = await self._questions.ask(call, tool, size)
+        except asyncio.CancelledError:
+            if self._over:
+                raise
+            return f"the call of {tool.name!r} was not made: the run is being ended"
+        if decision.approved:
+            return None
+        how = "was not approved in time" if decision.cause == "timeout" else "was refused"
+        return f"the call of {tool.name!r} {how}" + (f": {decision.reason}" if decision.reason else "")
+
+    def _error_frame(self, call: Call, error: str) -> bytes:
+        most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
+        return wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
+
+    def _send(self, frame: bytes) -> None:
         if self._link is not None:
             self._link.send(frame)
 
@@ -141,8 +176,9 @@ class ToolCalls:
     def _limit_flow(self) -> None:
         if self._link is None or self._over:  # a session's next run may have the link already
             return
-        held_bytes = self._pending_bytes + self._link.backlog_bytes
-        if len(self._tasks) >= MAX_CALLS_AT_ONCE or held_bytes > MESSAGES_HELD * self._max_bytes:
+        # Calls that wait for approval do not count: they have a bound of their own, and must not hold up the others.
+        held_bytes = self._pending_bytes - self._questions.held_bytes + self._link.backlog_bytes
+        if len(self._tasks) - len(self._questions) >= MAX_CALLS_AT_ONCE or held_bytes > MESSAGES_HELD * self._max_bytes:
             self._link.pause()
         else:
             self._link.resume()

@@ -24,6 +24,7 @@ _GUEST_KINDS = frozenset(
     }
 )
 _MAX_FORMS = 32
+_MAX_LINE = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Call:
     id: int
     tool: str
     arguments: dict[str, Any]
+    line: int | None = None
+    """Where in the program, by the guest's word alone: nothing may be decided by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,10 @@ def parse(message: dict[str, Any]) -> Call | Done:
     fields = _Fields(message)
     kind = fields.take("t", str)
     if kind == "call":
-        call = Call(fields.take("id", int), fields.take("tool", str), fields.take("args", dict))
-        if not 0 < call.id < 2**53 or len(call.tool) > 256:
-            raise ProtocolError("a tool call with an id or name out of bounds")
+        line = fields.take("line", int, None)
+        call = Call(fields.take("id", int), fields.take("tool", str), fields.take("args", dict), line)
+        if not 0 < call.id < 2**53 or len(call.tool) > 256 or (line is not None and not 0 < line < _MAX_LINE):
+            raise ProtocolError("a tool call with an id, name or line out of bounds")
         fields.finish()
         return call
     if kind == "done":

@@ -88,10 +88,10 @@ class HostChannel:
 
     # What programs use
 
-    def call(self, tool: str, arguments: Dict[str, Any]) -> Any:
-        """Call a tool and wait for its value. Raises `ToolError`."""
+    def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
+        """Call a tool and wait for its value; `line` is where the program does so. Raises `ToolError`."""
         with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, None)
+            call_id, call, frame = self._prepare(tool, arguments, None, line)
             try:
                 self._send(frame, tool)
                 self._wait_until(lambda: call.answer is not None)
@@ -101,7 +101,7 @@ class HostChannel:
             finally:
                 self._calls.pop(call_id, None)
 
-    async def call_async(self, tool: str, arguments: Dict[str, Any]) -> Any:
+    async def call_async(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
         """Call a tool from a coroutine; any number may wait at once. Raises `ToolError`."""
         import asyncio
 
@@ -112,7 +112,7 @@ class HostChannel:
             loop.call_soon_threadsafe(_set, future)
 
         with self.interrupts:
-            call_id, call, frame = self._prepare(tool, arguments, wake)
+            call_id, call, frame = self._prepare(tool, arguments, wake, line)
         try:
             with self.interrupts:
                 self._watch(loop)
@@ -201,14 +201,19 @@ class HostChannel:
 
     # Inside
 
-    def _prepare(self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]]) -> Any:
+    def _prepare(
+        self, tool: str, arguments: Dict[str, Any], wake: Optional[Callable[[], None]], line: Optional[int]
+    ) -> Any:
         if os.getpid() != self._owner:
             raise ToolError("tools can be called from the program's first process only, not from a forked one", tool)
         with self._turn:
             self._last_id += 1
             call_id = self._last_id
+        message = {"t": "call", "id": call_id, "tool": tool, "args": arguments}
+        if line is not None:
+            message["line"] = line
         try:
-            frame = wire.encode({"t": "call", "id": call_id, "tool": tool, "args": arguments}, self.max_bytes)
+            frame = wire.encode(message, self.max_bytes)
         except wire.MessageTooLong as error:
             raise ToolError("the arguments are too large: %s" % error, tool) from None
         except (TypeError, ValueError, RecursionError) as error:

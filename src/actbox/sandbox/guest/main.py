@@ -101,7 +101,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
         done["error"] = describe_exception(error, message["name"])
         done["exit"] = 1
     if compiled is not None:
-        names = bind_tools(message["tools"], channel, compiled.awaits)
+        names = bind_tools(message["tools"], channel, compiled.awaits, message["name"])
         names.update(message["inputs"])
     _wait_for(go)
     os.chdir(folder)

@@ -142,7 +142,7 @@ class _Session:
             done["error"] = describe_exception(error, name)
             done["exit"] = 1
         if compiled is not None:
-            self._bind(message, compiled)
+            self._bind(message, compiled, name)
             self._execute(compiled, name, message, done)
         flush_output()
         if os.getpid() != self._owner:  # a child that the program forked: it ends as a script would
@@ -161,13 +161,13 @@ class _Session:
         self._file_names.add(unique)
         return unique
 
-    def _bind(self, message: Dict[str, Any], compiled: Compiled) -> None:
+    def _bind(self, message: Dict[str, Any], compiled: Compiled, program_name: str) -> None:
         """Bind the tools and inputs of a program, and unbind tools of earlier ones that it was not given."""
         namespace = self._main.__dict__
         for name, function in self._bound.items():
             if namespace.get(name) is function:  # unless a program has given the name another meaning
                 del namespace[name]
-        self._bound = bind_tools(message["tools"], self._channel, compiled.awaits)
+        self._bound = bind_tools(message["tools"], self._channel, compiled.awaits, program_name)
         namespace.update(self._bound)
         namespace.update(message["inputs"])
         sys.modules["__main__"] = self._main  # where a program has replaced it

@@ -1,0 +1,94 @@
+"""What is asked before a tool runs, what is answered, and who answers: the data and the protocol of approval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Cause = Literal["decided", "timeout", "failed", "unavailable"]
+
+EXCERPT_LINES = 3
+"""How many lines before and after the one that makes a call are shown."""
+
+# What ends a line for Python. Not `str.splitlines`: with more kinds of line the numbers would be other ones.
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """One question: may this program run, or may this call of it be made?
+
+    `id` is unique. `program` is the whole source, and `reason` says why approval is required. For a call, `tool` and
+    `arguments` are what would be called, exactly; `line` is the line of the program that makes the call, counted from
+    1, `None` where it is not known. That line is the guest's own word: a program that means harm may name another one,
+    so decide by tool and arguments. For a run, `tools` are those because of which it is asked, if any.
+    """
+
+    id: str
+    what: Literal["run", "call"]
+    program: str = field(repr=False)
+    reason: str
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    line: int | None = None
+    tools: tuple[str, ...] = ()
+
+    @property
+    def excerpt(self) -> tuple[tuple[int, str], ...]:
+        """The code to look at, as `(line number, text)`: around the call; for a run all of it."""
+        numbered = tuple(enumerate(_LINE_END.split(self.program), 1))
+        if self.what == "run":
+            return numbered
+        if self.line is None:
+            return ()
+        return numbered[max(self.line - 1 - EXCERPT_LINES, 0) : self.line + EXCERPT_LINES]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecision:
+    """The answer to a request. `reason` is shown to the program that was refused, and so to its model; `by` is not.
+
+    `cause` says how a refusal came about: somebody `decided`, nobody did in time (`timeout`), the approver `failed`, or
+    there was none to be reached (`unavailable`).
+    """
+
+    approved: bool
+    reason: str = ""
+    by: str = ""
+    cause: Cause = "decided"
+
+
+def line_count(program: str) -> int:
+    """Return how many lines a source has."""
+    return len(_LINE_END.findall(program)) + 1
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """Whoever answers requests: a person, a policy, a service."""
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Answer one request. Several may be asked at once, also in several event loops.
+
+        It is cancelled when the question is withdrawn, since the run that asked has ended. How long it may take is its
+        own to say: the run's clock stands still meanwhile. Whatever it raises is a refusal, and so is any answer that
+        is no `ApprovalDecision`.
+        """
+        ...
+
+
+async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
+    """Return what an approver answers; a refusal where it raises an exception or answers something else.
+
+    What it raised is told by its type alone, since a refusal is shown to the program.
+    """
+    try:
+        decision: object = await approver.decide(request)
+    except (Exception, SystemExit) as error:
+        return ApprovalDecision(False, f"the approver failed ({type(error).__name__})", cause="failed")
+    if not isinstance(decision, ApprovalDecision) or not isinstance(decision.approved, bool):
+        said = type(decision).__name__
+        return ApprovalDecision(False, f"the approver failed (it answered with {said})", cause="failed")
+    return decision
