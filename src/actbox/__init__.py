@@ -26,7 +26,17 @@ from .core.errors import (
     ToolError,
     Unsupported,
 )
-from .core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output, ToolFinished, ToolStarted
+from .core.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    ArtifactCreated,
+    Completed,
+    Event,
+    NetworkRequest,
+    Output,
+    ToolFinished,
+    ToolStarted,
+)
 from .core.limits import Limits
 from .core.mounts import FileMount
 from .core.policy import Policy
@@ -38,12 +48,17 @@ from .sandbox.forks import Branches, Snapshot
 from .sandbox.opening import ENGINES, check, open_sandbox
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
-from .tools import Tool, Toolset, tool
+from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
 
 __all__ = [
     "ENGINES",
     "ActboxError",
     "AllowedDomain",
+    "ApprovalDecided",
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "ApprovalRequested",
+    "Approver",
     "Artifact",
     "ArtifactCreated",
     "Branches",

@@ -52,6 +52,20 @@ class TerminalText:
         return "".join(shown)
 
 
+def spelt_out(text: str) -> str:
+    """Return one line of text in which nothing acts on a terminal and nothing hides.
+
+    Everything but printable characters and tabs is spelt out: colours too, which can make text invisible, and the marks
+    that change the direction of writing or take no room, with which code can be made to look like other code.
+    """
+    return "".join(c if c.isprintable() else "    " if c == "\t" else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def _visible(text: str) -> str:
     return _UNSAFE.sub(_name, text.replace("\r\n", "\n"))
 

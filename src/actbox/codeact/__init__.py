@@ -11,6 +11,8 @@ from .agent import (
     RunEvent,
     TurnStarted,
 )
+from .approval import ApprovalStyle
+from .approvers import CallbackApprover
 from .model import (
     AssistantMessage,
     ChatModel,
@@ -23,13 +25,16 @@ from .model import (
     ToolSpec,
     UserMessage,
 )
+from .pending import PendingApproval, PendingApprovals
 from .scripted import ScriptedModel
 
 __all__ = [
     "AgentOutcome",
     "AgentUsage",
     "Answered",
+    "ApprovalStyle",
     "AssistantMessage",
+    "CallbackApprover",
     "ChatModel",
     "CodeAgent",
     "CodeFinished",
@@ -37,6 +42,8 @@ __all__ = [
     "Message",
     "ModelReply",
     "ModelSpoke",
+    "PendingApproval",
+    "PendingApprovals",
     "RunEvent",
     "ScriptedModel",
     "SystemMessage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -9,11 +10,14 @@ from typing import Any
 
 from actbox.content.render import render
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.events import Completed, Event
+from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
-from actbox.tools import Tool, Toolset
+from actbox.tools import Approval, Approver, Tool, Toolset
+from actbox.tools.approval import decision_of
 
+from .approval import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
+from .approvers import Callback, approver_of
 from .instructions import FINAL_ANSWER, execute_code_spec, instructions
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
@@ -44,7 +48,10 @@ class CodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """The running program said something; what the sandbox's own `stream` yields."""
+    """The running program said something; what the sandbox's own `stream` yields.
+
+    Also, before it runs, that somebody is asked whether it may, and what came of that.
+    """
 
     event: Event
 
@@ -96,6 +103,10 @@ class CodeAgent:
 
     `tools` are what the programs may call; `guidance` is put before the instructions. The sandbox must be running, and
     stays the caller's. An agent keeps nothing from one question to the next.
+
+    `approval` is the mode of every run, which the tools that require approval can only tighten; `approval_style` says
+    when somebody is asked (`ApprovalStyle`), and `approver` who: an `Approver`, or a function of a request. A program
+    that is not approved does not run, and the model reads why.
     """
 
     def __init__(
@@ -107,13 +118,28 @@ class CodeAgent:
         max_turns: int = MAX_TURNS,
         timeout: float | None = None,
         guidance: str = "",
+        approval: Approval = "never_require",
+        approval_style: ApprovalStyle = "bundled",
+        approver: Approver | Callback | None = None,
     ) -> None:
-        """`timeout` is in seconds and for each program. Raises `InvalidValue`."""
+        """`timeout` is in seconds and for each program.
+
+        Raises `InvalidValue`, also where approval would be required and there is nobody to be asked.
+        """
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
         self._model = model
         self._sandbox = sandbox
+        check_modes(approval, approval_style)
         self._tools = Toolset.of(tools)
+        self._approver = approver_of(approver) or self._tools.approver
+        if self._approver is not None:
+            self._tools = self._tools.asking(self._approver)
+        elif effective_mode(self._tools, approval) == "always_require":
+            why = ", ".join(map(repr, self._tools.requiring)) or "approval='always_require'"
+            raise InvalidValue(f"approval is required ({why}), and nobody is there to be asked: give approver=…")
+        self._approval = approval
+        self._approval_style = approval_style
         self._max_turns = max_turns
         self._timeout = timeout
         self._guidance = guidance
@@ -129,7 +155,7 @@ class CodeAgent:
     async def stream(self, question: str) -> AsyncGenerator[AgentEvent]:
         """Yield what happens as it happens; the last event is `Answered`. Closing it ends the running program."""
         final = _FinalAnswer()
-        toolset = Toolset.of([*self._tools, final.tool])
+        toolset = self._tools.with_tools(final.tool)
         text = instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
         loop = Loop(question, text, self._max_turns)
         tokens, model_calls = TokenUsage(), 0
@@ -173,14 +199,39 @@ class CodeAgent:
         )
 
     async def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
+        approval = run_approval(action.code, toolset, default=self._approval, style=self._approval_style)
+        if approval.required:
+            async for event in self._ask(action.code, approval):
+                yield event
+                if isinstance(event, Completed):
+                    return
         try:
-            stream = self._sandbox.stream(action.code, tools=toolset, timeout=self._timeout)
+            stream = self._sandbox.stream(action.code, tools=approval.toolset, timeout=self._timeout)
             async with closing(stream):
                 async for event in stream:
                     yield event
         except InvalidValue as error:  # the program itself is beyond bounds; the model can do something about that
             info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
             yield Completed(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine))
+
+    async def _ask(self, program: str, approval: RunApproval) -> AsyncGenerator[Event]:
+        """Ask whether a program may run; where it may not, the last event is `Completed`."""
+        assert self._approver is not None
+        request = approval.request(program)
+        yield ApprovalRequested(request_id=request.id, what="run", reason=request.reason, tools=request.tools)
+        asked = time.perf_counter()
+        decision = await decision_of(self._approver, request)
+        yield ApprovalDecided(
+            request_id=request.id,
+            what="run",
+            decision="approved" if decision.approved else "refused",
+            reason=decision.reason,
+            by=decision.by,
+            cause=decision.cause,
+            waited_ms=(time.perf_counter() - asked) * 1000,
+        )
+        if not decision.approved:
+            yield Completed(refused(decision, self._sandbox.traits.engine))
 
 
 class _FinalAnswer:

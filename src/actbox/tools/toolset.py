@@ -90,6 +90,14 @@ class Toolset:
         changed._requiring = self._requiring - given
         return changed
 
+    def with_tools(self, *tools: Tool) -> Toolset:
+        """Return these tools and further ones, with what was said of approval for these. Raises what `of` raises."""
+        changed = Toolset([*self, *tools])
+        given = {tool.name for tool in self} - self._requiring
+        changed._requiring -= given
+        changed._approver = self._approver
+        return changed
+
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
         for slot in Toolset.__slots__:

@@ -1,0 +1,107 @@
+"""Whether somebody is asked before a program of an agent runs: modes, styles and the bundle rule. Nothing is awaited.
+
+Only the tools that programs can call count: neither tools that the model calls directly, nor mounts, nor domains, which
+whoever wrote the policy has allowed by writing it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
+from actbox.core.result import ExecutionResult
+from actbox.tools import Approval, ApprovalDecision, ApprovalRequest, Toolset
+
+ApprovalStyle = Literal["bundled", "inspected", "nested"]
+"""When somebody is asked.
+
+`bundled`: once before the run, if any tool requires approval; never again in it. `inspected`: once before the run, if
+the program names a tool that does; a call that could not be read out of the program is asked about when it is made.
+`nested`: at each call of a tool that requires approval. Where the default mode of execution is `always_require`,
+somebody is asked before every run, whatever the style.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunApproval:
+    """What must be approved before one program runs, and the tools that it then runs with.
+
+    `tools` are those because of which `mode` is `always_require`; none where the default mode alone says so.
+    """
+
+    mode: Approval
+    toolset: Toolset
+    tools: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        """Whether somebody must be asked before the run."""
+        return self.mode == "always_require"
+
+    @property
+    def reason(self) -> str:
+        """Why, as a sentence without its full stop."""
+        if not self.tools:
+            return "every program requires approval"
+        listed = ", ".join(repr(name) for name in self.tools)
+        return f"the program may call tools that require approval: {listed}"
+
+    def request(self, program: str) -> ApprovalRequest:
+        """Return the question about the program."""
+        return ApprovalRequest(
+            id=secrets.token_hex(8), what="run", program=program, reason=self.reason, tools=self.tools
+        )
+
+
+def effective_mode(toolset: Toolset, default: Approval = "never_require") -> Approval:
+    """Return the mode of a run by the bundle rule: it requires approval where the default or any tool does."""
+    return "always_require" if default == "always_require" or toolset.requiring else "never_require"
+
+
+def run_approval(
+    program: str, toolset: Toolset, *, default: Approval = "never_require", style: ApprovalStyle = "bundled"
+) -> RunApproval:
+    """Return what must be approved before a program runs with these tools."""
+    if style == "nested":
+        return RunApproval(mode=default, toolset=toolset)
+    names = toolset.requiring if style == "bundled" else _named(program, toolset)
+    mode: Approval = "always_require" if default == "always_require" or names else "never_require"
+    return RunApproval(mode=mode, toolset=toolset.approved(names), tools=names)
+
+
+def refused(decision: ApprovalDecision, engine: str) -> ExecutionResult:
+    """Return the result of a program that did not run because it was not approved."""
+    how = "was not approved in time" if decision.cause == "timeout" else "was refused approval"
+    error = ErrorInfo(
+        kind=ErrorKind.POLICY,
+        type="ApprovalRefused",
+        message=f"the program {how} and did not run" + (f": {decision.reason}" if decision.reason else ""),
+        hint="do not send it again as it is; do without what was refused, or answer in words",
+    )
+    return ExecutionResult(exit_code=125, error=error, sandbox=engine)
+
+
+def check_modes(default: str, style: str) -> None:
+    """Raise `InvalidValue` for a mode or a style that there is not."""
+    if default not in get_args(Approval):
+        raise InvalidValue(f"approval must be one of {', '.join(get_args(Approval))}, not {default!r}")
+    if style not in get_args(ApprovalStyle):
+        raise InvalidValue(f"approval_style must be one of {', '.join(get_args(ApprovalStyle))}, not {style!r}")
+
+
+def _named(program: str, toolset: Toolset) -> tuple[str, ...]:
+    """Return the tools that require approval and that the program names; all of them where that cannot be told."""
+    if not toolset.requiring:
+        return ()
+    from ._named_tools import tool_calls
+
+    named = set()
+    for call in tool_calls(program, (*toolset.names, *toolset.aliases.values())):
+        if call.tool is None:
+            return toolset.requiring
+        tool = toolset.get(call.tool)
+        if tool is not None:
+            named.add(tool.name)
+    return tuple(name for name in toolset.requiring if name in named)

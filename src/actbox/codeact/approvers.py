@@ -1,0 +1,80 @@
+"""Approvers that are functions of the caller's own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from actbox.core.errors import InvalidValue
+from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
+from actbox.tools.threads import ThreadPool
+
+Answer = ApprovalDecision | bool
+Callback = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+
+CALLBACKS_AT_ONCE: Final = 16
+"""Sync functions that are asked at once; further questions wait. Tools have threads of their own."""
+
+_threads = ThreadPool(limit=CALLBACKS_AT_ONCE)
+
+
+class CallbackApprover:
+    """Asks a function, sync or async, which returns `True`, `False` or an `ApprovalDecision`.
+
+    A sync function is called in a thread. One that is still at it when its question is withdrawn, or when `timeout`
+    seconds are over, goes on, and what it answers is dropped. Anything else that it returns, or an exception, is a
+    refusal.
+    """
+
+    def __init__(self, function: Callback, *, timeout: float | None = None) -> None:
+        if not callable(function):
+            raise InvalidValue(f"an approver is a function of one request, not {type(function).__name__}")
+        self._function = function
+        self._timeout = checked_timeout(timeout)
+        call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Return what the function answers. Raises what it raises."""
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                answer = await self._answer(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return timed_out(self._timeout)
+        if isinstance(answer, bool):
+            return ApprovalDecision(answer)
+        if isinstance(answer, ApprovalDecision):
+            return answer
+        raise TypeError(f"an approver answers with True, False or an ApprovalDecision, not {type(answer).__name__}")
+
+    async def _answer(self, request: ApprovalRequest) -> object:
+        if self._is_async:
+            answer: object = self._function(request)
+        else:
+            answer = await _threads.run(self._function, request)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def approver_of(given: Approver | Callback | None) -> Approver | None:
+    """Return an approver: as it is, or one that asks a function. Raises `InvalidValue` for what is neither."""
+    if given is None or isinstance(given, Approver):
+        return given
+    return CallbackApprover(given)
+
+
+def timed_out(seconds: float | None) -> ApprovalDecision:
+    """Return the refusal of a question that nobody has answered in time."""
+    return ApprovalDecision(False, f"nobody decided within {seconds:g} seconds", cause="timeout")
+
+
+def checked_timeout(seconds: float | None) -> float | None:
+    """Return how long an approver may take. Raises `InvalidValue` for what is no number of seconds above zero."""
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise InvalidValue(f"an approver's timeout must be a number of seconds above zero, not {seconds!r}")
+    return seconds
