@@ -21,8 +21,8 @@ from actbox import (
     InvalidValue,
     Sandbox,
     ToolFinished,
-    ToolStarted,
     Toolset,
+    ToolStarted,
 )
 from actbox.sandbox.channel.questions import MAX_QUESTIONS
 from tests.conftest import OpenBox
