@@ -398,10 +398,13 @@ async def test_a_program_that_ends_before_the_decision_withdraws_the_question(bo
 
 
 async def test_an_approval_that_comes_after_the_run_has_ended_is_none(box: Sandbox, till: Till) -> None:
+    answered = asyncio.Event()
+
     async def stubborn(request: ApprovalRequest) -> ApprovalDecision:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
+            answered.set()
             return ApprovalDecision(True)
         raise AssertionError("nobody decides")
 
@@ -410,6 +413,8 @@ async def test_an_approval_that_comes_after_the_run_has_ended_is_none(box: Sandb
     await clerk.called.wait()
     await box.stop()
     events, _ = await run
+    await answered.wait()
+    await asyncio.sleep(0)
     assert [e.decision for e in events if isinstance(e, ApprovalDecided)] == ["withdrawn"]
     assert till.paid == []
 
@@ -455,11 +460,15 @@ async def test_large_calls_that_wait_do_not_hold_up_others_and_are_bounded(open_
     def keep(text: str) -> int:
         return len(text)
 
+    async def look(text: str) -> int:
+        await released.wait()
+        return len(text)
+
     code = (
         "import asyncio\ncalls = [keep('x' * 90_000) for n in range(10)]\n"
-        "found = await asyncio.gather(*calls, release(), return_exceptions=True)\n"
+        "found = await asyncio.gather(*calls, look('x' * 90_000), release(), return_exceptions=True)\n"
         "sum('too many' in str(answer) for answer in found)"
     )
     tool = actbox.Tool.from_function(keep, approval="always_require")
-    result = await box.run(code, tools=asking(Clerk(once_released), tool, release))
+    result = await box.run(code, tools=asking(Clerk(once_released), tool, look, release))
     assert result.value == 6  # four of them are as much as may be held

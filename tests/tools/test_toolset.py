@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actbox.core.errors import InvalidValue
-from actbox.tools import Tool, Toolset, tool
+from actbox.tools import ApprovalDecision, ApprovalRequest, Tool, Toolset, tool
 
 
 def search(query: str, limit: int = 10, *, exact: bool = False) -> list[str]:
@@ -128,3 +128,51 @@ def test_aliases_are_unique_and_never_take_another_tools_own_name():
 def test_names_that_are_one_identifier_to_python_get_two_aliases():
     toolset = Toolset.of([named("ﬁle"), named("file")])
     assert dict(toolset.aliases) == {"ﬁle": "file_2", "file": "file"}
+
+
+def must_ask(name: str) -> Tool:
+    return Tool.from_function(lambda: None, name=name, approval="always_require")
+
+
+class Anybody:
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(True)
+
+
+def test_a_toolset_says_what_requires_approval_and_who_is_asked():
+    toolset = Toolset.of([search, must_ask("pay"), must_ask("tell")])
+    somebody = Anybody()
+    asking = toolset.asking(somebody)
+    assert toolset.requiring == asking.requiring == ("pay", "tell")
+    assert (toolset.approver, asking.approver) == (None, somebody)
+    assert asking.approved(["pay"]).requiring == ("tell",) and asking.approved().requiring == ()
+    assert asking.requiring == ("pay", "tell")  # none of this changes it
+
+
+def test_only_a_toolset_whose_approvals_can_be_had_is_one_for_a_run():
+    toolset = Toolset.of([search, must_ask("pay")])
+    with pytest.raises(InvalidValue, match=r"'pay' requires approval, and nobody is there to be asked"):
+        Toolset.for_run(toolset)
+    for ready in (toolset.asking(Anybody()), toolset.approved(), Toolset.of([search])):
+        assert Toolset.for_run(ready) is ready
+
+
+def test_further_tools_keep_what_was_said_of_approval_for_the_others():
+    somebody = Anybody()
+    toolset = Toolset.of([must_ask("pay"), must_ask("tell")]).asking(somebody).approved(["pay"])
+    more = toolset.with_tools(must_ask("sign"), named("look"))
+    assert (more.names, more.requiring) == (("pay", "tell", "sign", "look"), ("tell", "sign"))
+    assert more.approver is somebody
+
+
+def test_what_is_no_approver_and_approval_for_what_is_no_tool_are_refused():
+    toolset = Toolset.of([must_ask("pay")])
+    with pytest.raises(InvalidValue, match="an approver has a method"):
+        toolset.asking(lambda request: True)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="there is no tool 'pai'; did you mean 'pay'"):
+        toolset.approved(["pai"])
+
+
+def test_the_guest_is_told_of_which_tools_it_has_to_say_where_they_are_called():
+    asks = [spec.get("asks", False) for spec in Toolset.of([search, must_ask("pay")]).guest_spec()]
+    assert asks == [False, True]

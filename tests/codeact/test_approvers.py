@@ -1,0 +1,216 @@
+"""Approvers that are functions, and the queue from which a service decides."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+import actbox
+from actbox import ApprovalDecision, ApprovalRequest, InvalidValue, Sandbox, Toolset
+from actbox.codeact import CallbackApprover, PendingApprovals
+from actbox.tools.approval import decision_of
+
+
+def request(name: str = "q1") -> ApprovalRequest:
+    return ApprovalRequest(id=name, what="call", program="pay(1)", reason="it requires approval", tool="pay", line=1)
+
+
+@actbox.tool(approval="always_require")
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+
+# Functions
+
+
+async def async_yes(request: ApprovalRequest) -> bool:
+    return True
+
+
+class Yes:
+    async def __call__(self, request: ApprovalRequest) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("function", "decision"),
+    [
+        (lambda request: True, ApprovalDecision(True)),
+        (lambda request: False, ApprovalDecision(False)),
+        (lambda request: ApprovalDecision(False, "no", "Ada"), ApprovalDecision(False, "no", "Ada")),
+        (async_yes, ApprovalDecision(True)),
+        (Yes(), ApprovalDecision(True)),
+        (functools.partial(async_yes), ApprovalDecision(True)),
+        (lambda request: async_yes(request), ApprovalDecision(True)),
+    ],
+)
+async def test_a_function_sync_or_async_answers(function: Any, decision: ApprovalDecision) -> None:
+    assert await CallbackApprover(function).decide(request()) == decision
+
+
+@pytest.mark.parametrize("answer", ["yes", 1, None])
+async def test_only_true_and_a_decision_approve(answer: Any) -> None:
+    decision = await decision_of(CallbackApprover(lambda request: answer), request())
+    assert decision == ApprovalDecision(False, "the approver failed (TypeError)", cause="failed")
+
+
+async def test_a_function_that_takes_too_long_refuses_and_its_own_timeout_is_a_failure() -> None:
+    async def slow(request: ApprovalRequest) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    def times_out_itself(request: ApprovalRequest) -> bool:
+        raise TimeoutError("the other side is slow")
+
+    decision = await CallbackApprover(slow, timeout=0.05).decide(request())
+    assert (decision.approved, decision.cause) == (False, "timeout")
+    failed = await decision_of(CallbackApprover(times_out_itself, timeout=60), request())
+    assert (failed.approved, failed.cause) == (False, "failed")
+
+
+async def test_a_sync_function_that_blocks_holds_up_neither_the_event_loop_nor_other_tools(box: Sandbox) -> None:
+    released = threading.Event()
+
+    def blocks(request: ApprovalRequest) -> bool:
+        return released.wait(60)
+
+    def release() -> None:
+        released.set()
+
+    tools = Toolset.of([pay, release]).asking(CallbackApprover(blocks))
+    code = "import asyncio\nawait asyncio.gather(pay(1), release())"
+    assert (await box.run(code, tools=tools)).value == ["paid 1", None]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), True, "1"])
+def test_a_timeout_that_makes_no_sense_is_refused(timeout: Any) -> None:
+    with pytest.raises(InvalidValue, match="timeout must be"):
+        CallbackApprover(lambda request: True, timeout=timeout)
+    with pytest.raises(InvalidValue, match="timeout must be"):
+        PendingApprovals(timeout=timeout)
+
+
+# The queue
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_pending_is_listed_and_decided_by_id(box: Sandbox) -> None:
+    queue = PendingApprovals()
+    code = (
+        "import asyncio\nfound = await asyncio.gather(pay(1), pay(2), return_exceptions=True)\n[str(f) for f in found]"
+    )
+    run = asyncio.create_task(box.run(code, tools=Toolset.of([pay]).asking(queue)))
+    await until(lambda: len(queue.pending()) == 2)
+    listed = {pending.request.arguments["amount"]: pending for pending in queue.pending()}
+    assert 0 < (listed[1].seconds_left or 0) <= 600
+    queue.refuse(listed[1].id, reason="not today", by="Ada")
+    assert [pending.id for pending in queue.pending()] == [listed[2].id]
+    queue.approve(listed[2].id)
+    assert (await run).value == ["the call of 'pay' was refused: not today", "paid 2"]
+    assert queue.pending() == ()
+
+
+async def test_the_first_decision_counts_and_there_is_no_second() -> None:
+    queue = PendingApprovals()
+    waiting = asyncio.create_task(queue.decide(request()))
+    await until(queue.pending)
+    queue.refuse("q1", by="Ada")
+    with pytest.raises(InvalidValue, match="no question 'q1' is pending"):
+        queue.approve("q1", by="Bob")
+    assert await waiting == ApprovalDecision(False, by="Ada")
+
+
+async def test_many_threads_that_decide_at_once_decide_each_question_once() -> None:
+    queue = PendingApprovals()
+    names = [f"q{number}" for number in range(50)]
+    waiting = [asyncio.create_task(queue.decide(request(name))) for name in names]
+    await until(lambda: len(queue.pending()) == len(names))
+    won: list[tuple[str, str]] = []
+
+    def decide(by: str) -> None:
+        for name in names:
+            try:
+                queue.approve(name, by=by)
+            except InvalidValue:
+                continue
+            won.append((name, by))
+
+    await asyncio.gather(*(asyncio.to_thread(decide, by) for by in "abcd"))
+    decisions = await asyncio.gather(*waiting)
+    assert sorted(won) == sorted((name, decision.by) for name, decision in zip(names, decisions, strict=True))
+
+
+def test_one_queue_serves_several_event_loops() -> None:
+    queue = PendingApprovals()
+    found: list[ApprovalDecision] = []
+
+    def ask(name: str) -> None:
+        found.append(asyncio.run(queue.decide(request(name))))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    asyncio.run(until(lambda: len(queue.pending()) == 2))
+    for name in ("a", "b"):
+        queue.approve(name, by=name)
+    for thread in threads:
+        thread.join(60)
+    assert sorted(decision.by for decision in found) == ["a", "b"]
+
+
+async def test_nobody_decides_in_time_and_the_program_is_told(box: Sandbox) -> None:
+    queue = PendingApprovals(timeout=0.2)
+    code = "try:\n    pay(1)\nexcept ToolError as error:\n    said = str(error)\nsaid"
+    result = await box.run(code, tools=Toolset.of([pay]).asking(queue))
+    assert result.value == "the call of 'pay' was not approved in time: nobody decided within 0.2 seconds"
+    assert queue.pending() == ()
+
+
+async def test_a_question_whose_run_was_cancelled_is_listed_no_more(box: Sandbox) -> None:
+    queue = PendingApprovals(timeout=None)
+    run = asyncio.create_task(box.run("pay(1)", tools=Toolset.of([pay]).asking(queue)))
+    await until(queue.pending)
+    (pending,) = queue.pending()
+    assert pending.seconds_left is None
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert queue.pending() == ()
+    with pytest.raises(InvalidValue, match="withdrawn"):
+        queue.approve(pending.id)
+
+
+async def test_a_full_queue_refuses_at_once() -> None:
+    queue = PendingApprovals(most=1)
+    waiting = asyncio.create_task(queue.decide(request("q1")))
+    await until(queue.pending)
+    decision = await queue.decide(request("q2"))
+    assert (decision.approved, decision.cause) == (False, "unavailable")
+    queue.approve("q1")
+    assert (await waiting).approved
+    with pytest.raises(InvalidValue, match="most must be"):
+        PendingApprovals(most=0)
+
+
+def test_a_question_whose_event_loop_is_gone_cannot_be_decided() -> None:
+    queue = PendingApprovals()
+    waiting = queue.decide(request())
+
+    async def ask() -> None:
+        waiting.send(None)  # until it waits, and no further
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(ask())
+    loop.close()
+    with pytest.raises(InvalidValue, match="no question 'q1' is pending"):
+        queue.approve("q1")
+    waiting.close()
