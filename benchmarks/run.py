@@ -27,7 +27,18 @@ from report import PAGE, Report, show, write_page
 
 import actbox
 
-SUBJECTS = ("fresh_run", "empty_pool", "throughput", "tool_calls", "memory", "forks", "cold_start", "output", "bombs", "many")
+SUBJECTS = (
+    "fresh_run",
+    "empty_pool",
+    "throughput",
+    "tool_calls",
+    "memory",
+    "forks",
+    "cold_start",
+    "output",
+    "bombs",
+    "many",
+)
 """Modules of this folder, each with `async def measure(effort) -> list[Row]`. What fills the machine is last."""
 
 RESULTS = Path(__file__).parent / "results"

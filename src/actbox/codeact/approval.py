@@ -95,7 +95,7 @@ def _named(program: str, toolset: Toolset) -> tuple[str, ...]:
     """Return the tools that require approval and that the program names; all of them where that cannot be told."""
     if not toolset.requiring:
         return ()
-    from ._named_tools import tool_calls
+    from actbox.review import tool_calls  # it costs what an agent that asks nobody need not pay
 
     named = set()
     for call in tool_calls(program, (*toolset.names, *toolset.aliases.values())):
