@@ -30,14 +30,15 @@ from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, NoReturn, Optional
+    from typing import Any, Callable, Dict, NoReturn, Optional
 
 
-def main(descriptor: int, go: int = -1) -> NoReturn:
+def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: None) -> NoReturn:
     """Serve one run over the channel at `descriptor`, and end the process.
 
     All that needs no message is done before the first one comes, so that a guest that waits has little left to do.
-    `go` is a pipe that says when what the run needs is in its place; -1 where it is from the start.
+    `go` is a pipe that says when what the run needs is in its place; -1 where it is from the start. Then `enclose` is
+    called, before anything of the program's own is run.
     """
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
@@ -52,7 +53,12 @@ def main(descriptor: int, go: int = -1) -> NoReturn:
         message = channel.receive_first()
     except ChannelClosed:
         os._exit(0)  # the host went away before it had a program
-    serve(channel, message, used_bytes, go)
+
+    def wait() -> None:
+        _wait_for(go)
+        enclose()
+
+    serve(channel, message, used_bytes, wait)
 
 
 def wire_limit_until_told() -> int:
@@ -67,10 +73,11 @@ def _wait_for(go: int) -> None:
         os.close(go)
 
 
-def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: int) -> NoReturn:
+def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: Callable[[], None]) -> NoReturn:
     """Run what the message says, send what came of it, and end the process.
 
-    `used_bytes` is the memory that the process had before it was a program's.
+    `used_bytes` is the memory that the process had before it was a program's. `wait` returns when the sandbox is as the
+    program may see it.
     """
     os.environ.update(message["variables"])
     os.umask(0o022)
@@ -78,7 +85,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
     if message["t"] == "exec":
         if channel.stdin >= 0:
             os.dup2(channel.stdin, 0)
-        _wait_for(go)
+        wait()
         replace_with_command(message)
     started = time.process_time()
     channel.max_bytes = message["message_bytes"]
@@ -88,7 +95,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
     save_figures = catch_figures(os.path.join(folder, "output"))
     owner = os.getpid()
     if message["t"] == "session":
-        _wait_for(go)
+        wait()
         os.chdir(folder)
         serve_session(channel, save_figures)
 
@@ -103,7 +110,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, go: in
     if compiled is not None:
         names = bind_tools(message["tools"], channel, compiled.awaits, message["name"])
         names.update(message["inputs"])
-    _wait_for(go)
+    wait()
     os.chdir(folder)
     if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)

@@ -15,7 +15,7 @@ import os
 import signal
 
 from ..guest import main as guest
-from . import linux, seccomp
+from . import landlock, linux, seccomp
 from .attach import attach_late, attach_run, mount_own, resize_own
 from .control import Control
 from .family import Family, mount_trees
@@ -37,8 +37,9 @@ _NAMESPACES = (
     | linux.CLONE_NEWUTS
 )
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
-# What a guest's descriptors are: the three of every process, the channel, and a pipe that says when it may go on.
-_CHANNEL, _GO = 3, 4
+# What a guest's descriptors are: the three of every process, the channel, a pipe that says when it may go on, and the
+# rules that it then puts itself under.
+_CHANNEL, _GO, _RULES = 3, 4, 5
 
 
 class Birth:
@@ -56,6 +57,7 @@ class Birth:
         self,
         groups: Dict[str, int],
         late: List[Tuple[str, int]],
+        readable: List[str],
         identity: Identity,
         filter_program: bytes,
         tmp_mib: int,
@@ -67,6 +69,8 @@ class Birth:
         """Files of the sandbox's control groups: the guest joins by writing to those whose name begins with `join`."""
         self.late = late
         """Mounts of the environment that go below what belongs to the sandbox itself: (where, the mount)."""
+        self.readable = readable
+        """Folders of the host besides `/usr` that the root shows."""
         self.identity = identity
         self.filter_program = filter_program
         self.tmp_mib = tmp_mib
@@ -98,16 +102,17 @@ def be_child(birth: Birth) -> NoReturn:
         # For counting processes; made while the host's own /proc is still in view, as the kernel demands.
         proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
         trees = _build_root(birth)
+        rules = landlock.standing_rules(birth.readable, trees)
         go_read, go_write = os.pipe()
         first = os.fork()
         if first == 0:
-            _be_guest(birth, go_read, has_cgroup_namespaces)
+            _be_guest(birth, go_read, rules, has_cgroup_namespaces)
         groups = {name: file for name, file in birth.groups.items() if not name.startswith("join")}
-        kept = [birth.control, proc, go_write, trees, *groups.values(), *late]
+        kept = [birth.control, proc, go_write, trees, rules, *groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
         linux.gain_no_capabilities()
-        _live(first, control, birth, Watcher(proc, groups), go_write, trees)
+        _live(first, control, birth, Watcher(proc, groups), go_write, trees, rules)
     except BaseException as error:
         control.say({"failure": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)
@@ -139,16 +144,15 @@ def _join_groups(birth: Birth, has_cgroup_namespaces: bool) -> None:
         linux.unshare(linux.CLONE_NEWCGROUP)
 
 
-def _be_guest(birth: Birth, go: int, has_cgroup_namespaces: bool) -> NoReturn:
+def _be_guest(birth: Birth, go: int, rules: int, has_cgroup_namespaces: bool) -> NoReturn:
     try:
         linux.set_name("actbox-guest")
         _join_groups(birth, has_cgroup_namespaces)
         null = os.open("/dev/null", os.O_RDONLY)
-        for number, descriptor in enumerate(_out_of_the_way([null, birth.stdout, birth.stderr, birth.channel, go])):
-            os.dup2(descriptor, number)
-        linux.close_range(_GO + 1)
-        for number in (_CHANNEL, _GO):
-            os.set_inheritable(number, False)
+        own = [null, birth.stdout, birth.stderr, birth.channel, go, *([rules] if rules >= 0 else [])]
+        for number, descriptor in enumerate(_out_of_the_way(own)):
+            os.dup2(descriptor, number, inheritable=number < _CHANNEL)
+        linux.close_range(len(own))
         for number in range(1, signal.NSIG):
             if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) is not signal.SIG_DFL:
                 _reset(number)
@@ -158,17 +162,28 @@ def _be_guest(birth: Birth, go: int, has_cgroup_namespaces: bool) -> NoReturn:
         linux.set_no_new_privs()
         seccomp.install(birth.filter_program)
     except BaseException as error:
-        # Without all of this there is no sandbox, and so no program.
-        os.write(2, ("the sandbox could not be closed: %s\n" % error).encode())
-        os._exit(125)
+        _give_up(error)
     os.environ.clear()
     os.environ.update(birth.variables)
-    guest.main(_CHANNEL, _GO)
+    guest.main(_CHANNEL, _GO, lambda: _enter(_RULES if rules >= 0 else rules))
+
+
+def _enter(rules: int) -> None:
+    try:
+        landlock.enter(rules)
+    except OSError as error:
+        _give_up(error)
+
+
+def _give_up(error: BaseException) -> NoReturn:
+    """End a guest that could not be enclosed: without all of it there is no sandbox, and so no program."""
+    os.write(2, ("the sandbox could not be closed: %s\n" % error).encode())
+    os._exit(125)
 
 
 def _out_of_the_way(descriptors: List[int]) -> List[int]:
     """Return copies of descriptors whose numbers are none of those that a guest's have."""
-    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _GO + 1) for descriptor in descriptors]
+    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _RULES + 1) for descriptor in descriptors]
 
 
 def _reset(number: int) -> None:
@@ -189,7 +204,7 @@ def _keep_only(descriptors: list[int]) -> None:
     linux.close_range(start)
 
 
-def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int, trees: int) -> NoReturn:
+def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int, trees: int, rules: int) -> NoReturn:
     """Wait for a run, attach what belongs to it, let the guest go on, and watch until the guest has ended."""
     late = [path for path, _ in birth.late]
     family = Family(first, control, watcher, trees, late) if birth.forkable else None
@@ -199,6 +214,7 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
             resize_own(request["tmp_mib"], request["inodes"])
         watcher.in_memory += attach_run(request, descriptors)
         attach_late(birth.late, below_workspace=True)
+        landlock.allow_run(rules, request, descriptors)
         if "files" in request:
             place_files(request["files"], descriptors[-len(request["files"]) :])
         if "listen" in request:
@@ -214,6 +230,8 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is told as any guest's end
             os.write(go, b"x")
         os.close(go)
+        if rules >= 0:
+            os.close(rules)
         watcher.begin(request["watched"])
 
     _rehearse()

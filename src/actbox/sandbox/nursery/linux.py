@@ -393,6 +393,11 @@ for _hook in ("PyOS_BeforeFork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent"
     getattr(ctypes.pythonapi, _hook).restype = None
 
 
+def syscall(name: str, number: int, *arguments: int | bytes | None) -> int:
+    """Make a call that the C library has no function for, by its number. Raises `OSError`, which tells the name."""
+    return _check(_syscall(number, *arguments), name)
+
+
 def _syscall(number: int, *arguments: int | bytes | None) -> int:
     """Make a call by number. Integers go as whole words: the upper half of a narrower one is undefined."""
     words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]

@@ -49,6 +49,11 @@ class Places:
         """Folders of the environment that a sandbox mounts itself: (where they lie here, where they go)."""
         return self._templates.late
 
+    @property
+    def readable(self) -> List[str]:
+        """Folders of the host besides `/usr` that guests see, at the same places."""
+        return self._templates.readable
+
     @contextlib.contextmanager
     def at(self, namespace: int) -> Iterator[None]:
         """Be in another namespace for a block."""

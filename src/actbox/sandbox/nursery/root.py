@@ -64,6 +64,11 @@ class Templates:
                 linux.mount(path, place, None, linux.MS_BIND | linux.MS_REC, None)
                 _seal(place)
                 self.late.append((place, path))
+        self.readable = [
+            *("/" + name for name in _SYSTEM if os.path.isdir("/" + name) and not os.path.islink("/" + name)),
+            *(path for path in self._environment if not path.startswith(("/usr/", "/workspace/"))),
+        ]
+        """Folders of the host besides `/usr` that guests see, at the same places."""
 
     def make(self, points: tuple[tuple[str, bool], ...]) -> str:
         """Make a template that has these extra mount points: (absolute path, whether it is a folder)."""

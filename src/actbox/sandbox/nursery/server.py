@@ -236,6 +236,7 @@ class _Nursery:
         birth = Birth(
             groups=dict(zip(groups, descriptors)),  # noqa: B905 (there is none before CPython 3.10)
             late=[(path, linux.open_tree(linux.AT_FDCWD, place, _LATE)) for place, path in self._places.late],
+            readable=self._places.readable,
             identity=self._identity,
             filter_program=self._filters[forkable],
             tmp_mib=tmp_mib,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actbox.sandbox.nursery import landlock
 from actbox.sandbox.traits import Traits
 
 from .hierarchies import Support
@@ -11,7 +12,7 @@ def linux_traits(groups: Support | None) -> Traits:
     """Return the engine's traits, given where control groups can be made."""
     return Traits(
         engine="linux",
-        isolation="user, pid, mount, net, ipc, uts and cgroup namespaces; seccomp allow-list; no capabilities",
+        isolation=_isolation(landlock.version()),
         isolated=True,
         enforced=_enforced(groups),
         network="loopback of its own only",
@@ -19,6 +20,13 @@ def linux_traits(groups: Support | None) -> Traits:
         sessions=True,
         fork=True,
         notes=_notes(groups),
+    )
+
+
+def _isolation(landlock_version: int) -> str:
+    second_wall = f"Landlock (version {landlock_version}); " if landlock_version else ""
+    return (
+        "user, pid, mount, net, ipc, uts and cgroup namespaces; seccomp allow-list; " + second_wall + "no capabilities"
     )
 
 
@@ -50,4 +58,6 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
         notes.append("without a memory cgroup, what sockets and pipes hold is not counted as memory")
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
+    if not landlock.version():
+        notes.append("this kernel has no Landlock (version 2 or later), so mounts alone decide which files are seen")
     return tuple(notes)
