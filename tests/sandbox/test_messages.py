@@ -60,6 +60,8 @@ BAD: list[dict[str, Any]] = [
     {**DONE, "forms": {str(n): "x" for n in range(100)}},
     {**DONE, "cpu_ms": -1},
     {**DONE, "cpu_ms": "1"},
+    {**DONE, "cpu_ms": 10**400},
+    {**DONE, "cpu_ms": float("nan")},
     {**DONE, "max_rss_bytes": 2**60},
     {**FAILED, "exit": 0},
     {**FAILED, "error": {"kind": "NOPE"}},

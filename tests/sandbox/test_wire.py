@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -93,3 +94,32 @@ def test_random_bytes_never_do_anything_else_than_be_refused_or_wait() -> None:
 def test_what_is_no_json_is_a_type_error(message: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         wire.encode(message, 1000)
+
+
+def test_looking_for_values_takes_time_and_memory_by_the_length_of_a_message_whatever_stands_in_it() -> None:
+    """An unclosed text of escaped quotes once took the square of its length, and a long text a hundredfold memory."""
+    many = "[" + "," * (wire.MAX_VALUES + 1)
+    tracemalloc.start()
+    try:
+        for text in (many + '"' + '\\"' * 4_000_000, many + '"' + "a" * 8_000_000 + '"'):
+            assert wire.has_too_many_values(text)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert not wire.has_too_many_values('["' + "," * (wire.MAX_VALUES + 1) + '\\",\\\\", 1]')
+
+
+def test_what_stands_in_texts_is_told_from_what_does_not_across_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [['a"b\\', "[{,", '\\"', ""], {"k[": "\\\\", "l": ['"[']}]
+    text = json.dumps(values)
+    for size in range(1, 12):
+        monkeypatch.setattr(wire, "_PART", size)
+        outside = "".join(wire._outside_texts(text))
+        assert outside == "[[, , , ], {: , : []}]"
+
+
+def test_long_runs_of_digits_are_looked_at_once() -> None:
+    digits = "1" * wire.MAX_DIGITS
+    assert not wire.has_long_number(json.dumps([digits] * 4000))
+    assert not wire.has_long_number(json.dumps(digits + "1"))
+    assert wire.has_long_number(f"[1, -{digits}1]")

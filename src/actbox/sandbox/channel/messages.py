@@ -67,13 +67,16 @@ def parse(message: dict[str, Any]) -> Call | Done:
         fields.finish()
         return call
     if kind == "done":
+        cpu_ms = fields.take("cpu_ms", (int, float), 0.0)
+        if not 0 <= cpu_ms < 1e12:  # before it is made a fraction, which not every integer can be
+            raise ProtocolError("a result with usage out of bounds")
         done = Done(
             exit_code=fields.take("exit", int),
             value=fields.take("value", object, None),
             value_text=fields.take("text", str, None),
             forms=_forms(fields.take("forms", dict, {})),
             error=_error(fields.take("error", dict, None)),
-            cpu_ms=float(fields.take("cpu_ms", (int, float), 0.0)),
+            cpu_ms=float(cpu_ms),
             max_rss_bytes=fields.take("max_rss_bytes", int, 0),
             alone=fields.take("alone", object, False) is True,
             run=fields.take("run", int, 0),
@@ -81,7 +84,7 @@ def parse(message: dict[str, Any]) -> Call | Done:
         fields.finish()
         if not 0 <= done.exit_code <= 255 or (done.exit_code != 0) != (done.error is not None):
             raise ProtocolError("a result whose exit code and error contradict each other")
-        if not 0 <= done.cpu_ms < 1e12 or not 0 <= done.max_rss_bytes < 2**53:
+        if not 0 <= done.max_rss_bytes < 2**53:
             raise ProtocolError("a result with usage out of bounds")
         return done
     raise ProtocolError(f"a message of an unknown kind {kind[:40]!r}")
