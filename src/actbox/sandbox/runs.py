@@ -436,6 +436,8 @@ class Run:
 
     def on_message(self, raw: dict[str, Any], size: int) -> None:
         """Take in a message of the guest's."""
+        if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
+            return  # it came together with nonsense
         for stream in self._streams:  # what was printed before the message comes before it
             self._read_now(stream)
         try:

@@ -314,7 +314,10 @@ class HostChannel:
                 self._programs.append(message)
                 self._program_came()
                 continue
-            call = self._calls.get(message.get("id", 0))
+            call_id = message.get("id")
+            if type(call_id) is not int or not ("value" in message or "error" in message):
+                raise wire.ProtocolError("a message that is neither an answer nor a program")
+            call = self._calls.get(call_id)
             if call is not None:
                 call.answer = message
                 if call.wake is not None:
@@ -362,5 +365,5 @@ def _set(future: asyncio.Future[None]) -> None:
 
 def _value_of(answer: Dict[str, Any], tool: str) -> Any:
     if "error" in answer:
-        raise ToolError(answer["error"], tool)
+        raise ToolError(str(answer["error"]), tool)
     return answer["value"]
