@@ -61,6 +61,7 @@ def test_a_long_frame_is_refused_by_its_header() -> None:
         (b"1", b""),
         (b"\xff", b""),
         (b"[" * 5000, b""),
+        (b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", b""),
         (b"{}", b"unlisted"),
         (b'{"blobs":[1]}', b""),
         (b'{"blobs":[2,-1]}', b"x"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,7 @@ def parse(message: dict[str, Any]) -> Call | Done:
             raise ProtocolError("a result with usage out of bounds")
         done = Done(
             exit_code=fields.take("exit", int),
-            value=fields.take("value", object, None),
+            value=_plain(fields.take("value", object, None)),
             value_text=fields.take("text", str, None),
             forms=_forms(fields.take("forms", dict, {})),
             error=_error(fields.take("error", dict, None)),
@@ -88,6 +89,20 @@ def parse(message: dict[str, Any]) -> Call | Done:
             raise ProtocolError("a result with usage out of bounds")
         return done
     raise ProtocolError(f"a message of an unknown kind {kind[:40]!r}")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value if all of it can be written as JSON again: no bytes, no NaN, no infinity."""
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+        elif isinstance(item, bytes) or (isinstance(item, float) and not math.isfinite(item)):
+            raise ProtocolError("a result whose value is not JSON")
+    return value
 
 
 def _forms(given: dict[str, Any]) -> dict[str, str | bytes]:

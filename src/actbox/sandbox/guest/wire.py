@@ -184,6 +184,8 @@ def _decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
         decoded = text.decode("utf-8")
         if has_too_many_values(decoded):
             raise ProtocolError("a message of more than %d values" % MAX_VALUES)
+        if is_too_deep(decoded):
+            raise ProtocolError("a message nested more than %d deep" % MAX_DEPTH)
         message = json.loads(decoded)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message is not JSON: %s" % error) from None
