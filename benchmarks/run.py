@@ -30,6 +30,7 @@ import actbox
 SUBJECTS = (
     "fresh_run",
     "empty_pool",
+    "walls",
     "throughput",
     "tool_calls",
     "memory",
