@@ -68,7 +68,8 @@ def standing_rules(readable: List[str], trees: int) -> int:
     """Return a ruleset for a sandbox's root as it stands before a run: a descriptor, -1 without Landlock.
 
     `readable` are the folders of the host that the root shows. `trees` is the folder of the trees of copies, -1 where
-    there will be none: what a copy sees lies beneath it, made when the domain cannot be changed any more.
+    there will be none. All that a copy sees lies beneath it and is made when the domain cannot be changed any more, so
+    all is allowed there: for copies this is no second wall.
     """
     if not version():
         return _NONE
