@@ -111,6 +111,9 @@ def be_child(birth: Birth) -> NoReturn:
         kept = [birth.control, proc, go_write, trees, rules, *groups.values(), *late]
         _keep_only([descriptor for descriptor in kept if descriptor >= 0])
         linux.set_dumpable(False)
+        # The filter keeps a guest from signalling us, but under our common user the kernel would do it for it, as the
+        # owner of a descriptor (F_SETOWN). Python's own handler would then end us, and the sandbox would seem at fault.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         linux.gain_no_capabilities()
         _live(first, control, birth, Watcher(proc, groups), go_write, trees, rules)
     except BaseException as error:

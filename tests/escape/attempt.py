@@ -1,0 +1,115 @@
+"""What an attempt to break out is, and what can come of one.
+
+An attempt is a program that says itself how far it got (`program.py`), or, where it needs the host's side too (a tool, an
+artifact, a second run, a session), a function that is given the ground it is tried on (`ground.py`). Both kinds stand in
+one table a group, and all groups in `registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.escape.ground import Ground
+
+
+class Outcome(Enum):
+    """What came of an attempt. Only `STOPPED` speaks for a sandbox."""
+
+    STOPPED = "stopped"
+    ESCAPED = "escaped"
+    NOT_APPLICABLE = "not applicable"
+    """It could not be started here; the reason says why."""
+    UNPROVEN = "unproven"
+    """It neither got through nor was refused: the attempt itself is at fault, and counts as a failure."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of an attempt, and why that is so."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+class NotApplicable(Exception):
+    """An attempt cannot be started here; the message says why."""
+
+
+class Bare(Enum):
+    """What an attempt does where nothing isolates. An attempt that gets through there proves its worth."""
+
+    GETS_THROUGH = "gets through"
+    GETS_THROUGH_AS_ROOT = "gets through as root"
+    NOT_TRIED = "not tried: it could do harm to this machine, or there is nothing that it could get at"
+
+
+Function = Callable[["Ground"], Awaitable[Verdict]]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: its group, what it tries, and the program or the function that tries it.
+
+    `target` is a path of this host without which the attempt would prove nothing. `forkable_may` says that a session
+    which can be forked may do just this.
+    """
+
+    group: str
+    what: str
+    tries: str | Function
+    bare: Bare = Bare.NOT_TRIED
+    target: str = ""
+    forkable_may: bool = False
+
+    @property
+    def name(self) -> str:
+        """The group and what is tried."""
+        return f"{self.group}: {self.what}"
+
+
+@dataclass
+class Group:
+    """The attempts of one kind, in the order in which they are tried."""
+
+    name: str
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def programs(
+        self, table: Mapping[str, str], bare: Bare = Bare.NOT_TRIED, *, forkable_may: bool = False
+    ) -> None:
+        """Add programs: what each tries, and its source, which runs after `program.PRELUDE`."""
+        for what, code in table.items():
+            self.attempts.append(Attempt(self.name, what, code, bare, forkable_may=forkable_may))
+
+    def targets(self, table: Mapping[str, tuple[str, str]], bare: Bare = Bare.NOT_TRIED) -> None:
+        """Add programs that are after a path of the host: what each tries, the path, and its source."""
+        for what, (path, code) in table.items():
+            self.attempts.append(Attempt(self.name, what, code, bare, target=path))
+
+    def function(self, what: str, bare: Bare = Bare.NOT_TRIED) -> Callable[[Function], Function]:
+        """Add the decorated function."""
+
+        def add(function: Function) -> Function:
+            self.attempts.append(Attempt(self.name, what, function, bare))
+            return function
+
+        return add
+
+
+def stopped(why: object = "") -> Verdict:
+    """Return that an attempt was stopped."""
+    return Verdict(Outcome.STOPPED, str(why)[:500])
+
+
+def escaped_if(got_through: bool, why: object = "") -> Verdict:
+    """Return that an attempt got through, or that it was stopped."""
+    return Verdict(Outcome.ESCAPED if got_through else Outcome.STOPPED, str(why)[:500])
+
+
+def unproven(why: object) -> Verdict:
+    """Return that an attempt proves nothing."""
+    return Verdict(Outcome.UNPROVEN, str(why)[:500])

@@ -1,0 +1,17 @@
+"""Every attempt there is: one table of them all, made of one table a group."""
+
+from __future__ import annotations
+
+from tests.escape import channel, files, kernel, namespaces, network, privileges, processes
+from tests.escape.attempt import Attempt, Group
+
+GROUPS: tuple[Group, ...] = (
+    files.GROUP,
+    processes.GROUP,
+    namespaces.GROUP,
+    privileges.GROUP,
+    kernel.GROUP,
+    network.GROUP,
+    channel.GROUP,
+)
+ATTEMPTS: tuple[Attempt, ...] = tuple(attempt for group in GROUPS for attempt in group.attempts)
