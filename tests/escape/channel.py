@@ -13,6 +13,7 @@ from typing import Any
 
 import actbox
 from actbox import ErrorKind, Program, Session
+from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 
@@ -307,17 +308,17 @@ async def _(ground: Ground) -> Verdict:
     async def large() -> str:
         nonlocal answered
         answered += 1
-        return "x" * 2**18
+        return "x" * 2**15
 
-    box = await ground.open(message_bytes=2**18 + 2**10)
+    box = await ground.open(message_bytes=2**15 + 2**10)
     result = await box.run(
         FIND_CHANNEL + "n = 0\nwhile n < 5000:\n    n += 1\n"
         '    write(frame(b\'{"t":"call","id":%d,"tool":"large","args":{}}\' % n))',
         tools=[large],
         timeout=1,
     )
-    # Answers that the guest does not take may wait here only up to a few messages of the greatest length.
-    return escaped_if(answered > 1200 or result.error is None, (answered, result.error))
+    # What it does not take may wait on the host only up to a few messages of the greatest length.
+    return escaped_if(answered > MAX_CALLS_AT_ONCE or result.error is None, (answered, result.error))
 
 
 @GROUP.function("speak in the name of the guest that a command has replaced", Bare.NOT_TRIED)
