@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.escape import channel, files, kernel, namespaces, network, privileges, processes
+from tests.escape import channel, files, kernel, leaks, namespaces, network, privileges, processes, resources
 from tests.escape.attempt import Attempt, Group
 
 GROUPS: tuple[Group, ...] = (
@@ -13,5 +13,7 @@ GROUPS: tuple[Group, ...] = (
     kernel.GROUP,
     network.GROUP,
     channel.GROUP,
+    resources.GROUP,
+    leaks.GROUP,
 )
 ATTEMPTS: tuple[Attempt, ...] = tuple(attempt for group in GROUPS for attempt in group.attempts)

@@ -1,0 +1,279 @@
+"""Attempts to take more than the policy gives: memory, processors, processes, disks, descriptors, output, time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from actbox import Completed, ErrorKind
+from actbox.sandbox.contract import closing
+from tests.escape.attempt import Group, Verdict, escaped_if, unproven
+from tests.escape.ground import Ground, first_output
+
+GROUP = Group("resource exhaustion")
+
+
+def _exhausts(what: str, code: str, *ended_by: ErrorKind, **limits: Any) -> None:
+    """Add a program that prints its verdict if it lives, and is stopped too where it is ended for this reason."""
+
+    async def exhausts(ground: Ground) -> Verdict:
+        return await ground.tries(await ground.open(**limits), code, ended_by=ended_by)
+
+    GROUP.function(what)(exhausts)
+
+
+_EATS = (
+    "def eat(mib):\n    held = []\n    for _ in range(mib): held.append(bytearray(os.urandom(1) * (1 << 20)))\n    return len(held)\n"
+)
+_FILLS = (
+    "def fill(path, mib):\n    with open(path, 'wb', 0) as file:\n"
+    "        for _ in range(mib): file.write(bytes(1 << 20))\n    return mib\n"
+)
+
+_exhausts("take four times its memory", _EATS + "refused(lambda: eat(512))", ErrorKind.MEMORY, memory_mib=128)
+_exhausts(
+    "take memory in many processes",
+    _EATS + "import time\nfor _ in range(8):\n    if os.fork() == 0:\n        eat(60)\n        time.sleep(20)\n        os._exit(0)\n"
+    "time.sleep(8)\nverdict(True, 'eight processes hold 480 MiB')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "take memory that processes share",
+    "import mmap, time\nheld = mmap.mmap(-1, 300 << 20)\nfor at in range(0, 300 << 20, 4096): held[at] = 1\n"
+    "time.sleep(2)\nverdict(True, '300 MiB')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.RUNTIME),
+    memory_mib=128,
+)
+_exhausts(
+    "take memory by files in /tmp",
+    _FILLS + "import time\nfill('/tmp/a', 100)\nfill('/tmp/b', 100)\nfill('/tmp/c', 100)\ntime.sleep(2)\nverdict(True, '300 MiB')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.DISK),
+    memory_mib=128,
+)
+_exhausts(
+    "lock memory",
+    "ctypes, libc = library()\nat = buffer(64 << 20)\nverdict(libc.mlock(at, ctypes.c_size_t(64 << 20)) == 0)",
+    memory_mib=128,
+)
+_exhausts(
+    "have more processes than it may",
+    "import time\nmade = 0\ntry:\n    for _ in range(64):\n        if os.fork() == 0:\n            time.sleep(20)\n            os._exit(0)\n"
+    "        made += 1\nexcept OSError as error:\n    verdict(made > 16, made)\nelse:\n    verdict(True, made)",
+    ErrorKind.PROCESSES,
+    processes=16,
+)
+_exhausts(
+    "have more threads than it may",
+    "import threading, time\nmade = 0\ntry:\n    for _ in range(64):\n        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()\n"
+    "        made += 1\nexcept RuntimeError:\n    verdict(made > 16, made)\nelse:\n    verdict(True, made)",
+    ErrorKind.PROCESSES,
+    processes=16,
+)
+_exhausts(
+    "fork without end",
+    "import sys\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+    *(ErrorKind.TIMEOUT, ErrorKind.PROCESSES, ErrorKind.MEMORY, ErrorKind.CRASH),
+    **{"processes": 16, "wall_seconds": 1.0},
+)
+_exhausts(
+    "leave processes behind that reap nobody",
+    "children = 0\ntry:\n    for _ in range(100):\n        if os.fork() == 0: os._exit(0)\n        children += 1\n"
+    "except OSError:\n    pass\nverdict(children > 16, children)",
+    ErrorKind.PROCESSES,
+    processes=16,
+)
+_exhausts(
+    "open more descriptors than it may",
+    "held = []\ntry:\n    while len(held) < 1000: held.append(os.dup(0))\nexcept OSError:\n    pass\nverdict(len(held) > 64, len(held))",
+    open_files=64,
+)
+_exhausts("write a file longer than it may", _FILLS + "refused(lambda: fill('a', 20))", ErrorKind.DISK, file_mib=8)
+_exhausts(
+    "make a file longer than it may without writing it",
+    "refused(lambda: os.truncate(open('a', 'w').name, 1 << 40))",
+    *(ErrorKind.DISK, ErrorKind.CRASH),
+    file_mib=8,
+)
+_exhausts(
+    "reserve a disk without writing it",
+    "fd = os.open('a', os.O_RDWR | os.O_CREAT)\nrefused(lambda: os.posix_fallocate(fd, 0, 1 << 34))",
+    *(ErrorKind.DISK, ErrorKind.CRASH),
+    workspace_mib=16,
+)
+_exhausts(
+    "fill the workspace",
+    _FILLS + "refused(lambda: [fill(f'a{n}', 8) for n in range(8)])",
+    ErrorKind.DISK,
+    workspace_mib=16,
+)
+_exhausts("fill /tmp", _FILLS + "refused(lambda: [fill(f'/tmp/a{n}', 8) for n in range(8)])", ErrorKind.DISK, workspace_mib=16)
+_exhausts(
+    "fill the shared memory", _FILLS + "refused(lambda: [fill(f'/dev/shm/a{n}', 8) for n in range(16)])", ErrorKind.DISK,
+    workspace_mib=16,
+)
+_exhausts(
+    "fill the workspace with names",
+    "def names():\n    for n in range(20_000): os.close(os.open(f'n{n}', os.O_CREAT | os.O_WRONLY))\nrefused(names)",
+    ErrorKind.DISK,
+    workspace_mib=2,
+)
+_exhausts(
+    "fill the workspace with attributes",
+    "open('a', 'w').close()\ndef attributes():\n    for n in range(3000): os.setxattr('a', f'user.n{n}', bytes(60_000))\nrefused(attributes)",
+    *(ErrorKind.DISK, ErrorKind.MEMORY, ErrorKind.CRASH),
+    **{"workspace_mib": 16, "memory_mib": 128},
+)
+_exhausts(
+    "print more than it may",
+    "for _ in range(200): sys.stdout.write('x' * 100_000)\nsys.stdout.flush()\nprint()\nverdict(True)",
+    ErrorKind.OUTPUT_LIMIT,
+    output_bytes=100_000,
+)
+_exhausts(
+    "print more than it may, in processes that it starts",
+    "import subprocess\nsubprocess.run(['sh', '-c', 'head -c 20000000 /dev/zero >&2 & head -c 20000000 /dev/zero; wait'])\nprint()\nverdict(True)",
+    *(ErrorKind.OUTPUT_LIMIT, ErrorKind.CRASH),
+    output_bytes=100_000,
+)
+_exhausts(
+    "use more of the processor than it may",
+    "import resource\nresource.getrusage(0)\nwhile resource.getrusage(0).ru_utime < 4: pass\nverdict(True)",
+    *(ErrorKind.TIMEOUT, ErrorKind.CRASH),
+    cpu_seconds=1.0,
+)
+_exhausts(
+    "ignore that its processor time is up",
+    "import resource, signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+    "while resource.getrusage(0).ru_utime < 4: pass\nverdict(True)",
+    *(ErrorKind.TIMEOUT, ErrorKind.CRASH),
+    cpu_seconds=1.0,
+)
+_exhausts("stay longer than it may", "import time\ntime.sleep(5)\nverdict(True)", ErrorKind.TIMEOUT, wall_seconds=0.3)
+_exhausts(
+    "ignore every signal and stay",
+    "import signal, time\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\n"
+    "time.sleep(5)\nverdict(True)",
+    ErrorKind.TIMEOUT,
+    wall_seconds=0.3,
+)
+_exhausts(
+    "stop itself and stay", "import signal\nos.kill(os.getpid(), signal.SIGSTOP)\nverdict(True)", ErrorKind.TIMEOUT,
+    wall_seconds=0.3,
+)
+_exhausts(
+    "put its limit of time off",
+    "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0)\nfor kind in ('RLIMIT_CPU', 'RLIMIT_RTTIME'):\n"
+    "    import resource\n    try: resource.setrlimit(getattr(resource, kind), (-1, -1))\n    except (OSError, ValueError): pass\n"
+    "time.sleep(5)\nverdict(True)",
+    ErrorKind.TIMEOUT,
+    wall_seconds=0.3,
+)
+
+
+@GROUP.function("call tools more often than it may")
+async def _(ground: Ground) -> Verdict:
+    called = 0
+
+    def count() -> None:
+        nonlocal called
+        called += 1
+
+    result = await (await ground.open(tool_calls=10)).run("while True: count()", tools=[count])
+    return escaped_if(called > 10 or result.error is None, (called, result.error))
+
+
+@GROUP.function("call tools more often than it may, from every side at once")
+async def _(ground: Ground) -> Verdict:
+    called = 0
+
+    async def count() -> None:
+        nonlocal called
+        called += 1
+
+    code = "import asyncio\nawait asyncio.gather(*(count() for _ in range(200)), return_exceptions=True)"
+    result = await (await ground.open(tool_calls=10)).run(code, tools=[count])
+    return escaped_if(called > 10, (called, result.error))
+
+
+@GROUP.function("send the host a message longer than it may be")
+async def _(ground: Ground) -> Verdict:
+    got = []
+
+    def take(text: str) -> None:
+        got.append(len(text))
+
+    result = await (await ground.open(message_bytes=100_000)).run("take('x' * 1_000_000)", tools=[take])
+    return escaped_if(bool(got) or result.error is None, (got, result.error))
+
+
+@GROUP.function("return a value longer than a message may be")
+async def _(ground: Ground) -> Verdict:
+    result = await (await ground.open(message_bytes=100_000)).run("'x' * 10_000_000")
+    size = len(str(result.value)) + len(result.value_text or "")
+    return escaped_if(size > 200_000, size)
+
+
+@GROUP.function("return an error longer than a message may be")
+async def _(ground: Ground) -> Verdict:
+    result = await (await ground.open(message_bytes=100_000)).run("raise ValueError('x' * 10_000_000)")
+    if result.error is None:
+        return unproven(result)
+    return escaped_if(len(result.error.message) + len(result.error.traceback) > 200_000, len(result.error.message))
+
+
+@GROUP.function("leave more artifacts than it may")
+async def _(ground: Ground) -> Verdict:
+    result = await (await ground.open(artifacts=5)).run("for n in range(50): open(f'output/{n}', 'w').write('x')")
+    return escaped_if(len(result.artifacts) > 5, result.warnings)
+
+
+@GROUP.function("leave larger artifacts than it may")
+async def _(ground: Ground) -> Verdict:
+    result = await (await ground.open(artifact_mib=1)).run("for n in range(4): open(f'output/{n}', 'wb').write(bytes(700_000))")
+    return escaped_if(sum(item.size for item in result.artifacts) > 2**20, result.warnings)
+
+
+@GROUP.function("outlive its run as a daemon")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    await box.run(
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork(): os._exit(0)\n    for n in range(3, 100):\n"
+        "        try: os.close(n)\n        except OSError: pass\n    os.close(0), os.close(1), os.close(2)\n    time.sleep(0.3)\n"
+        "    open('/workspace/alive', 'w').close()\n    os._exit(0)"
+    )
+    await box.run("import time\ntime.sleep(0.8)")
+    return escaped_if("alive" in {entry.path for entry in await box.list_files()})
+
+
+@GROUP.function("leave another run less than its share")
+async def _(ground: Ground) -> Verdict:
+    """Both have the same user outside: what the kernel counts by user must not be counted for both together."""
+    box = await ground.open(processes=16)
+    threads = "import threading, time\nfor _ in range(15): threading.Thread(target=time.sleep, args=({},), daemon=True).start()\n"
+    greedy = box.stream(threads.format(30) + "print('full', flush=True)\ntime.sleep(30)")
+    async with closing(greedy):
+        await first_output(greedy)
+        others = await asyncio.gather(*(box.run(threads.format(0.1) + "'all'") for _ in range(3)))
+    values = [other.value for other in others]
+    return escaped_if(values != ["all"] * 3, values)
+
+
+@GROUP.function("end a run that goes on beside it")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    waiting = box.stream("import time\nprint('ready', flush=True)\ntime.sleep(0.5)\n'alive'")
+    async with closing(waiting):
+        await first_output(waiting)
+        await box.run("import os\nos.kill(-1, 9)")
+        last = [event async for event in waiting][-1]
+    value = last.result.value if isinstance(last, Completed) else last
+    return escaped_if(value != "alive", value)
+
+
+@GROUP.function("leave folders behind that are too deep to be removed")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    await box.run("import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')")
+    await box.remove_file("d", recursive=True)
+    return escaped_if("d" in {entry.path for entry in await box.list_files()})
