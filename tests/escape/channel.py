@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 from typing import Any
 
 import actbox
@@ -317,8 +318,10 @@ async def _(ground: Ground) -> Verdict:
         tools=[large],
         timeout=1,
     )
-    # What it does not take may wait on the host only up to a few messages of the greatest length.
-    return escaped_if(answered > MAX_CALLS_AT_ONCE or result.error is None, (answered, result.error))
+    # What it does not take may wait on the host only up to a few messages of the greatest length; and when the program
+    # has been stopped, what it asked for last is not done any more. Before CPython 3.12 no call is answered at once.
+    most = 100 if sys.version_info >= (3, 12) else MAX_CALLS_AT_ONCE + 100
+    return escaped_if(answered > most or result.error is None, (answered, result.error))
 
 
 @GROUP.function("speak in the name of the guest that a command has replaced", Bare.NOT_TRIED)

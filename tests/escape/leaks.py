@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actbox.sandbox.contract import closing
-from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
+from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, first_output
 
 GROUP = Group("information leaks")
@@ -164,7 +164,7 @@ _between_runs(
     _SEARCH_OWN_MEMORY + f"found = found_in_memory({_MARK[::-1]!r}.encode())\nverdict(bool(found), found)",
 )
 _between_runs(
-    "find another run's variables", "kept = 1\nimport builtins\nbuiltins.kept = 2", "refused(lambda: kept)"
+    "find another run's variables", "kept = 1\nimport builtins\nbuiltins.kept = 2", "verdict('kept' in globals() or 'kept' in dir(__builtins__))"
 )
 _between_runs(
     "find what another run did to a module",
@@ -233,14 +233,16 @@ async def _(ground: Ground) -> Verdict:
     look = (
         "import os, resource, sys, threading\n"
         "[os.getpid(), sorted(os.listdir('/proc/self/fd')), sorted(os.listdir('/tmp')), threading.active_count(), "
-        "sorted(os.environ), os.getcwd(), len(open('/proc/self/mounts').readlines()), open('/proc/net/tcp').read().count('\\n')]"
+        "sorted(os.environ), os.getcwd(), len(open('/proc/self/mounts').readlines()), open('/proc/self/net/tcp').read().count('\\n')]"
     )
     box = await ground.open()
     first = (await box.run(look)).value
+    if first is None:
+        raise NotApplicable("a guest cannot look at itself here")
     for _ in range(10):
         await box.run("import socket, os\nsocket.create_server(('127.0.0.1', 9999))\nopen('/tmp/x', 'w').close()")
     last = (await box.run(look)).value
-    return unproven("nothing was seen") if first is None else escaped_if(first != last, (first, last))
+    return escaped_if(first != last, (first, last))
 
 
 @GROUP.function("find what the host and its paths are like in an error of the sandbox's own")

@@ -379,6 +379,7 @@ class Run:
         self._stop_program(stop.kind)
 
     def _stop_program(self, why: ErrorKind) -> None:
+        self._calls.cancel()  # the last that it has asked for may lie in the channel still, and is not done any more
         self._guest.kill()
 
     def _read(self, stream: Stream) -> bool:

@@ -409,7 +409,7 @@ class _SessionRun(Run):
 
     def _stop_program(self, why: ErrorKind) -> None:
         if why not in _INTERRUPTING:
-            self._guest.kill()
+            super()._stop_program(why)
         elif not self._interrupted and not self._over.done():
             self._interrupted = True
             self._timers.append(self._loop.call_later(GRACE_SECONDS, self._guest.kill))

@@ -70,6 +70,8 @@ class ToolCalls:
 
     def start(self, call: Call, size: int) -> None:
         """Begin to answer a call whose message had `size` bytes. Raises `ProtocolError` for an id that was used."""
+        if self._over:
+            return
         if call.id in self._ids:
             raise wire.ProtocolError("two tool calls with one id")
         if self.count >= self._most:
@@ -95,7 +97,7 @@ class ToolCalls:
         self._questions.withdraw()
 
     def cancel(self) -> None:
-        """Answer nothing more."""
+        """Answer nothing more, and begin no call."""
         self._over = True
         self._questions.withdraw()
         for task in self._tasks:
