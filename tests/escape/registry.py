@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from tests.escape import channel, files, kernel, leaks, namespaces, network, privileges, processes, resources
+from tests.escape import (
+    artifacts,
+    channel,
+    dependencies,
+    files,
+    forks,
+    injection,
+    kernel,
+    leaks,
+    namespaces,
+    network,
+    paths,
+    privileges,
+    processes,
+    resources,
+    terminals,
+)
 from tests.escape.attempt import Attempt, Group
 
 GROUPS: tuple[Group, ...] = (
@@ -15,5 +31,11 @@ GROUPS: tuple[Group, ...] = (
     channel.GROUP,
     resources.GROUP,
     leaks.GROUP,
+    artifacts.GROUP,
+    terminals.GROUP,
+    injection.GROUP,
+    paths.GROUP,
+    forks.GROUP,
+    dependencies.GROUP,
 )
 ATTEMPTS: tuple[Attempt, ...] = tuple(attempt for group in GROUPS for attempt in group.attempts)
