@@ -71,7 +71,10 @@ _holds_up("let the host open a socket", "s = socket.socket(socket.AF_UNIX)\ns.bi
 _holds_up("let the host read an endless file", "os.truncate(open('output/a', 'w').name, 200 << 20)")
 _holds_up("let the host open a locked folder", "os.makedirs('output/locked/in')\nos.chmod('output/locked', 0)")
 _holds_up("let the host follow links that lead in a circle", "os.symlink('b', 'output/a')\nos.symlink('a', 'output/b')")
-_holds_up("let the host climb down for ever", "for _ in range(500):\n    os.mkdir('output/d') if _ == 0 else os.mkdir('d')\n    os.chdir('output/d' if _ == 0 else 'd')")
+_holds_up(
+    "let the host climb down for ever",
+    "for _ in range(500):\n    os.mkdir('output/d') if _ == 0 else os.mkdir('d')\n    os.chdir('output/d' if _ == 0 else 'd')",
+)
 _holds_up("leave more names than anyone can read", "for n in range(3000): os.close(os.open(f'output/{n}', os.O_CREAT))")
 
 
@@ -86,7 +89,12 @@ for name in (b'..\\..\\x', b'a\nb', b'\xff\xfe', b'%2e%2e%2fx', '．．／x'.enc
     folder = Path(ground.things["host_folder"]) / "saved"
     if not result.artifacts:
         return unproven(result.warnings)
-    for artifact in (*result.artifacts, Artifact("../out", b"x"), Artifact("/tmp/../out", b"x"), Artifact("a/../../out", b"x")):
+    for artifact in (
+        *result.artifacts,
+        Artifact("../out", b"x"),
+        Artifact("/tmp/../out", b"x"),
+        Artifact("a/../../out", b"x"),
+    ):
         try:
             target = artifact.save(folder)
         except (ValueError, OSError):
@@ -117,7 +125,9 @@ def _led_by_a_link(what: str, act: Any) -> None:
         folder = Path(ground.things["host_folder"]) / f"victim-{len(os.listdir(ground.things['host_folder']))}"
         folder.mkdir()
         (folder / "secret").write_text(ground.things["host_secret"])
-        await box.run(f"import os\nos.symlink({str(folder)!r}, 'folder')\nos.symlink({str(folder / 'secret')!r}, 'file')")
+        await box.run(
+            f"import os\nos.symlink({str(folder)!r}, 'folder')\nos.symlink({str(folder / 'secret')!r}, 'file')"
+        )
         try:
             got = await act(box)
         except (actbox.ActboxError, OSError) as error:
@@ -132,7 +142,9 @@ def _led_by_a_link(what: str, act: Any) -> None:
 _led_by_a_link("have the host read through a link", lambda box: box.read_file("file"))
 _led_by_a_link("have the host read through a folder that is a link", lambda box: box.read_file("folder/secret"))
 _led_by_a_link("have the host write through a link", lambda box: box.write_file("file", b"x"))
-_led_by_a_link("have the host write through a folder that is a link", lambda box: box.write_file("folder/planted", b"x"))
+_led_by_a_link(
+    "have the host write through a folder that is a link", lambda box: box.write_file("folder/planted", b"x")
+)
 _led_by_a_link("have the host list a folder that is a link", lambda box: box.list_files("folder"))
 _led_by_a_link("have the host list all below a link", lambda box: box.list_files(".", recursive=True))
 _led_by_a_link("have the host remove what a link leads to", lambda box: box.remove_file("folder", recursive=True))
@@ -227,20 +239,38 @@ _in_a_mount("change a file in a mount that is read-only", "ro", "refused(lambda:
 _in_a_mount("change the rights in a mount that is read-only", "ro", "refused(lambda: os.chmod('own', 0o777))", _changed)
 _in_a_mount("change the times in a mount that is read-only", "ro", "refused(lambda: os.utime('own', (1, 1)))", _changed)
 _in_a_mount(
-    "make a mount that is read-only writable", "ro", "denied(call('mount', None, b'/data/given', None, 32 | 4096, None))", _changed
+    "make a mount that is read-only writable",
+    "ro",
+    "denied(call('mount', None, b'/data/given', None, 32 | 4096, None))",
+    _changed,
 )
-_in_a_mount("have the host's own file changed in an overlay", "overlay", "open('own', 'a').write('x')\nverdict(False)", _changed)
+_in_a_mount(
+    "have the host's own file changed in an overlay", "overlay", "open('own', 'a').write('x')\nverdict(False)", _changed
+)
 _in_a_mount("have the host's own file removed in an overlay", "overlay", "os.unlink('own')\nverdict(False)", _changed)
 _in_a_mount(
-    "see what lies below an overlay", "overlay", "refused(lambda: [n for n in os.listdir('/tmp') if n in ('lower', 'upper', 'work')][0])",
+    "see what lies below an overlay",
+    "overlay",
+    "refused(lambda: [n for n in os.listdir('/tmp') if n in ('lower', 'upper', 'work')][0])",
     _changed,
 )
 _in_a_mount("follow a link out of an overlay", "overlay", "refused(lambda: open('link', 'a').write('x'))", _changed)
 _in_a_mount(
-    "leave a program of root's in a mount that it may write", "rw",
+    "leave a program of root's in a mount that it may write",
+    "rw",
     "open('tool', 'w').close()\nos.chmod('tool', 0o6755)\n"
     "verdict(os.stat('tool').st_uid == 0 and os.stat('tool').st_mode & 0o6000 != 0, os.stat('tool'))",
     lambda before, after: False,
 )
-_in_a_mount("follow a link out of a mount that it may write", "rw", "refused(lambda: open('link', 'a').write('x'))", lambda before, after: False)
-_in_a_mount("leave a device in a mount that it may write", "rw", "refused(lambda: os.mknod('disk', 0o060666, os.makedev(254, 0)))", _changed)
+_in_a_mount(
+    "follow a link out of a mount that it may write",
+    "rw",
+    "refused(lambda: open('link', 'a').write('x'))",
+    lambda before, after: False,
+)
+_in_a_mount(
+    "leave a device in a mount that it may write",
+    "rw",
+    "refused(lambda: os.mknod('disk', 0o060666, os.makedev(254, 0)))",
+    _changed,
+)

@@ -78,9 +78,7 @@ class Group:
     name: str
     attempts: list[Attempt] = field(default_factory=list)
 
-    def programs(
-        self, table: Mapping[str, str], bare: Bare = Bare.NOT_TRIED, *, forkable_may: bool = False
-    ) -> None:
+    def programs(self, table: Mapping[str, str], bare: Bare = Bare.NOT_TRIED, *, forkable_may: bool = False) -> None:
         """Add programs: what each tries, and its source, which runs after `program.PRELUDE`."""
         for what, code in table.items():
             self.attempts.append(Attempt(self.name, what, code, bare, forkable_may=forkable_may))

@@ -67,13 +67,13 @@ _BREAKS_THE_RULES = {
     "send an empty frame": "write(frame(b''))",
     "send a frame that is a list": "write(frame(b'[]'))",
     "send a frame that is a number": "write(frame(b'1'))",
-    "send a frame that is not UTF-8": "write(frame(b'{\"t\":\"\\xff\\xfe\"}'))",
+    "send a frame that is not UTF-8": 'write(frame(b\'{"t":"\\xff\\xfe"}\'))',
     "send a frame in UTF-16": "write(frame('{}'.encode('utf-16')))",
     "send JSON that is nested too deeply": "write(frame(b'[' * 100_000))",
     "send JSON that is nested deeply and right": "write(frame(b'{\"t\":' + b'[' * 50_000 + b']' * 50_000 + b'}'))",
-    "send a number of a hundred thousand digits": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"value\":' + b'9' * 100_000 + b'}'))",
+    "send a number of a hundred thousand digits": 'write(frame(b\'{"t":"done","exit":0,"value":\' + b\'9\' * 100_000 + b\'}\'))',
     "send more values than a message may have": (
-        "write(frame(b'{\"t\":\"done\",\"exit\":0,\"value\":[' + b'{},' * 2_100_000 + b'1]}'))"
+        'write(frame(b\'{"t":"done","exit":0,"value":[\' + b\'{},\' * 2_100_000 + b\'1]}\'))'
     ),
     "send a message without a kind": _json(exit=0),
     "send a message of the host's": _json(t="run", code="1"),
@@ -90,8 +90,8 @@ _BREAKS_THE_RULES = {
     "say that it was cancelled": _json(t="done", exit=1, error={"kind": "CANCELLED"}),
     "send an error with a field too many": _json(t="done", exit=1, error={"kind": "EXIT", "approve": True}),
     "send an error that is text": _json(t="done", exit=1, error="EXIT"),
-    "say that it used no number of time": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"cpu_ms\":NaN}'))",
-    "say that it used endless time": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"cpu_ms\":Infinity}'))",
+    "say that it used no number of time": 'write(frame(b\'{"t":"done","exit":0,"cpu_ms":NaN}\'))',
+    "say that it used endless time": 'write(frame(b\'{"t":"done","exit":0,"cpu_ms":Infinity}\'))',
     "say that it used less than no memory": _done(max_rss_bytes=-1),
     "send forms that are no text": _done(forms={"text/html": {"a": 1}}),
     "send more forms than there are": _done(forms={f"text/{n}": "" for n in range(100)}),
@@ -105,16 +105,16 @@ _BREAKS_THE_RULES = {
     "call a tool whose name is very long": _call(tool="a" * 1000),
     "call a tool with arguments that are a list": _call(args=[1, 2]),
     "call a tool with a field too many": _call(approved=True),
-    "name a blob that there is not": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"value\":{\"\\\\u0000\":0},\"blobs\":[]}'))",
+    "name a blob that there is not": 'write(frame(b\'{"t":"done","exit":0,"value":{"\\\\u0000":0},"blobs":[]}\'))',
     "name a blob below the first": (
-        "write(frame(b'{\"t\":\"done\",\"exit\":0,\"value\":{\"\\\\u0000\":-1},\"blobs\":[1]}', b'x'))"
+        'write(frame(b\'{"t":"done","exit":0,"value":{"\\\\u0000":-1},"blobs":[1]}\', b\'x\'))'
     ),
     "name a blob by a true": (
-        "write(frame(b'{\"t\":\"done\",\"exit\":0,\"value\":{\"\\\\u0000\":true},\"blobs\":[1,1]}', b'xy'))"
+        'write(frame(b\'{"t":"done","exit":0,"value":{"\\\\u0000":true},"blobs":[1,1]}\', b\'xy\'))'
     ),
-    "carry blobs that it does not list": "write(frame(b'{\"t\":\"done\",\"exit\":0}', b'secret'))",
-    "list blobs that it does not carry": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"blobs\":[1000000]}'))",
-    "list blobs of sizes below nothing": "write(frame(b'{\"t\":\"done\",\"exit\":0,\"blobs\":[-1,1]}'))",
+    "carry blobs that it does not list": 'write(frame(b\'{"t":"done","exit":0}\', b\'secret\'))',
+    "list blobs that it does not carry": 'write(frame(b\'{"t":"done","exit":0,"blobs":[1000000]}\'))',
+    "list blobs of sizes below nothing": 'write(frame(b\'{"t":"done","exit":0,"blobs":[-1,1]}\'))',
     "close the channel and go on": "os.close(channel)",
 }
 
@@ -132,7 +132,19 @@ _add_broken_rules()
 
 
 _NAMES_OUTSIDE = (
-    *("secret", "SECRET", "add.__globals__", "__class__", "__import__", "os.system", "", " add", "add ", "add\0", "../secret"),
+    *(
+        "secret",
+        "SECRET",
+        "add.__globals__",
+        "__class__",
+        "__import__",
+        "os.system",
+        "",
+        " add",
+        "add ",
+        "add\0",
+        "../secret",
+    ),
     *("call_tool", "final_answer", "ａｄｄ", "a" * 256),
 )
 
@@ -261,7 +273,9 @@ async def _(ground: Ground) -> Verdict:
 
     session = await ground.open_session()
     await session.run(
-        FIND_CHANNEL + "import threading, time\ndef later():\n    time.sleep(0.2)\n    " + _json(t="call", id=77, tool="note", args={})
+        FIND_CHANNEL
+        + "import threading, time\ndef later():\n    time.sleep(0.2)\n    "
+        + _json(t="call", id=77, tool="note", args={})
         + "\nthreading.Thread(target=later, daemon=True).start()",
         tools=[note],
     )

@@ -88,8 +88,14 @@ def _plants(what: str, path: str, start: str) -> None:
 _USER = "home/lib/python{version}/site-packages/"
 _plants("shadow a module of the library", "json.py", "{python} -c 'import json'")
 _plants("customise the site", "sitecustomize.py", "PYTHONPATH=. {python} -c 1")
-_plants("customise the user's site", "usercustomize.py", "PYTHONPATH=. {python} -c 1; PYTHONPATH=. {python} -c 'import usercustomize'")
-_plants("begin interactive Python", "start.py", "PYTHONSTARTUP=start.py {python} -i -c '' </dev/null; {python} start.py")
+_plants(
+    "customise the user's site",
+    "usercustomize.py",
+    "PYTHONPATH=. {python} -c 1; PYTHONPATH=. {python} -c 'import usercustomize'",
+)
+_plants(
+    "begin interactive Python", "start.py", "PYTHONSTARTUP=start.py {python} -i -c '' </dev/null; {python} start.py"
+)
 _plants("give a .pth to a folder of sites", "site/planted.pth", "{python} -c 'import site; site.addsitedir(\"site\")'")
 _plants("be a plug-in that pytest loads", "conftest.py", "{python} -m pytest -q . 2>&1 || {python} conftest.py")
 
@@ -98,7 +104,15 @@ _plants("be a plug-in that pytest loads", "conftest.py", "{python} -m pytest -q 
 async def _(ground: Ground) -> Verdict:
     """In its own workspace it may; in another, and where programs are run alone, it must not."""
     box = await ground.open()
-    for name in ("json.py", "random.py", "sitecustomize.py", "usercustomize.py", "traceback.py", "asyncio.py", "_actbox.py"):
+    for name in (
+        "json.py",
+        "random.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "traceback.py",
+        "asyncio.py",
+        "_actbox.py",
+    ):
         await box.write_file(name, _payload(ground).encode())
     first = await box.run("import builtins, random\nhasattr(builtins, 'infected')")
     await box.run("raise ValueError")
@@ -121,9 +135,14 @@ async def _(ground: Ground) -> Verdict:
     package.mkdir()
     (package / "__init__.py").write_text("clean = True\n")
     box = await ground.open(Policy(mounts=(FileMount(package, "/data/package", "overlay"),)))
-    await box.run("open('/data/package/__init__.py', 'w').write('clean = False\\n')\nopen('/data/package/x.pth', 'w').write('import os')")
+    await box.run(
+        "open('/data/package/__init__.py', 'w').write('clean = False\\n')\nopen('/data/package/x.pth', 'w').write('import os')"
+    )
     result = await box.run("import sys\nsys.path.insert(0, '/data')\nimport package\npackage.clean")
-    changed = sorted(entry.name for entry in package.iterdir()) != ["__init__.py"] or "False" in (package / "__init__.py").read_text()
+    changed = (
+        sorted(entry.name for entry in package.iterdir()) != ["__init__.py"]
+        or "False" in (package / "__init__.py").read_text()
+    )
     return escaped_if(changed or result.value is not True, (result.value, result.error))
 
 
@@ -138,9 +157,16 @@ async def _(ground: Ground) -> Verdict:
         f"    async with actbox.open_sandbox({ground.engine!r}, allow_unisolated={not ground.traits.isolated}) as box:\n"
         "        print((await box.run('6 * 7')).value)\nasyncio.run(main())"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path and Path(path).is_dir())}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path and Path(path).is_dir()),
+    }
     command = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code), cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *(sys.executable, "-c", code),
+        cwd=folder,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     said, _ = await command.communicate()
     return unproven(said) if b"42" not in said else escaped_if(_marked(ground), said)
@@ -168,7 +194,10 @@ async def _(ground: Ground) -> Verdict:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, text in (
-            ("pyproject.toml", '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n[project]\nname = "evil"\nversion = "1.0"\n'),
+            (
+                "pyproject.toml",
+                '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n[project]\nname = "evil"\nversion = "1.0"\n',
+            ),
             ("backend.py", _BACKEND.replace("{payload}", _payload(ground))),
             ("PKG-INFO", "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n"),
         ):

@@ -123,7 +123,9 @@ async def _(ground: Ground) -> Verdict:
 async def _(ground: Ground) -> Verdict:
     origin = await ground.open_session(forkable=True)
     secret = ground.things["host_file"]
-    await origin.run(f"import os\nos.symlink({secret!r}, '/workspace/link')\nos.symlink({secret!r}, '/tmp/link')\nos.symlink('/run', 'up')")
+    await origin.run(
+        f"import os\nos.symlink({secret!r}, '/workspace/link')\nos.symlink({secret!r}, '/tmp/link')\nos.symlink('/run', 'up')"
+    )
     copy = await origin.fork()
     return await ground.tries(
         copy,
@@ -174,7 +176,10 @@ def _hinders(what: str, code: str) -> None:
 _hinders("have a pipe with a name copied", "os.mkfifo('pipe')\nos.mkfifo('/tmp/pipe')")
 _hinders("have a socket with a name copied", "s = socket.socket(socket.AF_UNIX)\ns.bind('socket')")
 _hinders("have a folder copied that nobody may read", "os.makedirs('locked/in')\nos.chmod('locked', 0)")
-_hinders("have folders copied that are very deep", "for n in range(300):\n    os.mkdir('d')\n    os.chdir('d')\nos.chdir('/')")
+_hinders(
+    "have folders copied that are very deep",
+    "for n in range(300):\n    os.mkdir('d')\n    os.chdir('d')\nos.chdir('/')",
+)
 _hinders("have a file copied that is mostly a hole", "os.truncate(open('hole', 'w').name, 200 << 20)")
 _hinders("have a set-user-id file copied", "open('tool', 'w').close()\nos.chmod('tool', 0o6755)")
 
@@ -212,7 +217,9 @@ async def _(ground: Ground) -> Verdict:
 async def _(ground: Ground) -> Verdict:
     origin = await ground.open_session(forkable=True)
     copy = await origin.fork()
-    started = await copy.run("import os\nleft = os.fork()\nif left == 0:\n    os.setsid()\n    import time\n    time.sleep(60)\nleft")
+    started = await copy.run(
+        "import os\nleft = os.fork()\nif left == 0:\n    os.setsid()\n    import time\n    time.sleep(60)\nleft"
+    )
     if not isinstance(started.value, int):
         return unproven(started.error)
     await copy.close()

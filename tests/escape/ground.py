@@ -114,7 +114,9 @@ class Forked:
         if not isinstance(attempt.tries, str):
             return Verdict(Outcome.NOT_APPLICABLE, "it opens its own sandbox or session, and is tried there")
         if attempt.forkable_may:
-            return Verdict(Outcome.NOT_APPLICABLE, "a session that may be forked has this right; the group forks uses it")
+            return Verdict(
+                Outcome.NOT_APPLICABLE, "a session that may be forked has this right; the group forks uses it"
+            )
         if self._origin is None or not self._origin.alive:  # it trusts its copies, and one may have ended all it could
             self._origin = self._box.session(forkable=True)
         async with await self._origin.fork() as copy:

@@ -68,7 +68,9 @@ def _returns(what: str, returned: Any) -> None:
             same = result.value == returned
         else:
             same = result.value == returned or result.value_text == repr(returned)
-        awaited = await box.run("import asyncio\na, b = await asyncio.gather(fetch(), fetch())\na == b", tools=[fetch, never])
+        awaited = await box.run(
+            "import asyncio\na, b = await asyncio.gather(fetch(), fetch())\na == b", tools=[fetch, never]
+        )
         files = {entry.path for entry in await box.list_files()} - {"input", "output"}
         fine = result.success and same and awaited.value is True and not called and not files
         return escaped_if(not fine, (result.value, result.error, called, files))

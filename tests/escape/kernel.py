@@ -40,9 +40,7 @@ GROUP.programs(
         "write everybody's disks": "denied(syscall('sync'))",
         "place its memory": "denied(syscall('set_mempolicy', 0, None, 0))",
         "map pages out of their order": "denied(syscall('remap_file_pages', 0, 0, 0, 0, 0))",
-        "trace a process of its own": (
-            "denied_or_ended(lambda: call('ptrace', 0, 0, 0, 0))"
-        ),
+        "trace a process of its own": ("denied_or_ended(lambda: call('ptrace', 0, 0, 0, 0))"),
         "read the memory of a process of its own": (
             "at = buffer(8)\ndenied(syscall('process_vm_readv', os.getpid(), at, 1, at, 0, 0))"
         ),

@@ -135,7 +135,6 @@ GROUP.programs(
             "    verdict(mmap.mmap(file.fileno(), 1)[:] != b'x')"
         ),
         "find an open session's key ring": "refused(lambda: open('/proc/key-users').read())",
-
     }
 )
 
@@ -164,7 +163,9 @@ _between_runs(
     _SEARCH_OWN_MEMORY + f"found = found_in_memory({_MARK[::-1]!r}.encode())\nverdict(bool(found), found)",
 )
 _between_runs(
-    "find another run's variables", "kept = 1\nimport builtins\nbuiltins.kept = 2", "verdict('kept' in globals() or 'kept' in dir(__builtins__))"
+    "find another run's variables",
+    "kept = 1\nimport builtins\nbuiltins.kept = 2",
+    "verdict('kept' in globals() or 'kept' in dir(__builtins__))",
 )
 _between_runs(
     "find what another run did to a module",
@@ -249,7 +250,13 @@ async def _(ground: Ground) -> Verdict:
 async def _(ground: Ground) -> Verdict:
     box = await ground.open()
     texts = []
-    for code in ("1 / 0", "def", "import nothing_of_that_name", "open('/nowhere')", "import os\nos.kill(os.getpid(), 9)"):
+    for code in (
+        "1 / 0",
+        "def",
+        "import nothing_of_that_name",
+        "open('/nowhere')",
+        "import os\nos.kill(os.getpid(), 9)",
+    ):
         error = (await box.run(code)).error
         assert error is not None
         texts.append(f"{error.message}{error.traceback}{error.hint}")

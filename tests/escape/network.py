@@ -135,9 +135,7 @@ GROUP.programs(
             "import fcntl\ns = socket.socket()\n"
             "refused(lambda: fcntl.ioctl(s, 0x8914, struct.pack('16sH14x', b'lo', 0)))"
         ),
-        "add an address": (
-            "import fcntl\ns = socket.socket()\nrefused(lambda: fcntl.ioctl(s, 0x8916, bytes(40)))"
-        ),
+        "add an address": ("import fcntl\ns = socket.socket()\nrefused(lambda: fcntl.ioctl(s, 0x8916, bytes(40)))"),
         "add a route": "import fcntl\ns = socket.socket()\nrefused(lambda: fcntl.ioctl(s, 0x890B, bytes(120)))",
         "ping": _opens("socket.AF_INET", "socket.SOCK_DGRAM", "1"),
         "speak SCTP": _opens("socket.AF_INET", "socket.SOCK_STREAM", "132"),

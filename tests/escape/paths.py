@@ -41,9 +41,35 @@ GROUP.programs(
 )
 
 _OUTSIDE = (
-    *("{file}", "/..{file}", "../../../../../../..{file}", "a/../../..{file}", "./..{file}", "//..{file}", "/workspace/..{file}"),
-    *("/workspace/../..{file}", "/input/..{file}", "/output/../..{file}", "input/../../..{file}", "..\0{file}", "{file}\0", "~{file}"),
-    *("/proc/self/root{file}", "/proc/1/root{file}", "file://{file}", "．．{file}", "%2e%2e{file}", "..\\..{file}", "", "\0", "\udcff..{file}"),
+    *(
+        "{file}",
+        "/..{file}",
+        "../../../../../../..{file}",
+        "a/../../..{file}",
+        "./..{file}",
+        "//..{file}",
+        "/workspace/..{file}",
+    ),
+    *(
+        "/workspace/../..{file}",
+        "/input/..{file}",
+        "/output/../..{file}",
+        "input/../../..{file}",
+        "..\0{file}",
+        "{file}\0",
+        "~{file}",
+    ),
+    *(
+        "/proc/self/root{file}",
+        "/proc/1/root{file}",
+        "file://{file}",
+        "．．{file}",
+        "%2e%2e{file}",
+        "..\\..{file}",
+        "",
+        "\0",
+        "\udcff..{file}",
+    ),
 )
 
 
@@ -110,7 +136,20 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("mount over what the sandbox is made of")
 async def _(ground: Ground) -> Verdict:
     taken = []
-    for path in ("/etc", "/usr/lib", "/proc", "/dev/null", "/tmp/../etc", "/data/../proc", "//proc", "/./sys", "/", "", "/workspace", "a\0b"):
+    for path in (
+        "/etc",
+        "/usr/lib",
+        "/proc",
+        "/dev/null",
+        "/tmp/../etc",
+        "/data/../proc",
+        "//proc",
+        "/./sys",
+        "/",
+        "",
+        "/workspace",
+        "a\0b",
+    ):
         try:
             taken.append(FileMount(ground.things["host_folder"], path))
         except actbox.ActboxError:
@@ -135,9 +174,7 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("have a line of a file of the host's shown in a traceback")
 async def _(ground: Ground) -> Verdict:
     box = await ground.open()
-    result = await box.run(
-        f"code = compile('\\n1 / 0', {ground.things['host_file']!r}, 'exec')\nexec(code)\n"
-    )
+    result = await box.run(f"code = compile('\\n1 / 0', {ground.things['host_file']!r}, 'exec')\nexec(code)\n")
     return escaped_if(ground.things["host_secret"] in str(result.error), result.error)
 
 
@@ -145,7 +182,11 @@ async def _(ground: Ground) -> Verdict:
 async def _(ground: Ground) -> Verdict:
     folder = Path(ground.things["host_folder"])
     (folder / "sitecustomize.py").write_text(f"open({str(folder / 'started')!r}, 'w').close()\n")
-    variables = {"PYTHONPATH": str(folder), "PYTHONSTARTUP": str(folder / "sitecustomize.py"), "LD_PRELOAD": str(folder / "x.so")}
+    variables = {
+        "PYTHONPATH": str(folder),
+        "PYTHONSTARTUP": str(folder / "sitecustomize.py"),
+        "LD_PRELOAD": str(folder / "x.so"),
+    }
     box = await ground.open(Policy(variables=variables))
     await box.run("1")
     await box.execute("python -c 1; python3 -c 1")
@@ -182,7 +223,13 @@ async def _(ground: Ground) -> Verdict:
 @GROUP.function("hide source behind its encoding")
 async def _(ground: Ground) -> Verdict:
     box = await ground.open()
-    for code in ("# -*- coding: utf-7 -*-\n+AGYAbwByAGcAZQBk- = 1\n", "\ufeffx = 1", "x = 1\0\nforged = 1", "\udcff", "x = 1\x0cy = 2"):
+    for code in (
+        "# -*- coding: utf-7 -*-\n+AGYAbwByAGcAZQBk- = 1\n",
+        "\ufeffx = 1",
+        "x = 1\0\nforged = 1",
+        "\udcff",
+        "x = 1\x0cy = 2",
+    ):
         result = await box.run(code + "\nprint('forged' in dir())")
         if "True" in result.stdout:
             return escaped_if(True, code)

@@ -22,9 +22,7 @@ def _exhausts(what: str, code: str, *ended_by: ErrorKind, **limits: Any) -> None
     GROUP.function(what)(exhausts)
 
 
-_EATS = (
-    "def eat(mib):\n    held = []\n    for _ in range(mib): held.append(bytearray(os.urandom(1) * (1 << 20)))\n    return len(held)\n"
-)
+_EATS = "def eat(mib):\n    held = []\n    for _ in range(mib): held.append(bytearray(os.urandom(1) * (1 << 20)))\n    return len(held)\n"
 _FILLS = (
     "def fill(path, mib):\n    with open(path, 'wb', 0) as file:\n"
     "        for _ in range(mib): file.write(bytes(1 << 20))\n    return mib\n"
@@ -33,7 +31,8 @@ _FILLS = (
 _exhausts("take four times its memory", _EATS + "refused(lambda: eat(512))", ErrorKind.MEMORY, memory_mib=128)
 _exhausts(
     "take memory in many processes",
-    _EATS + "import time\nfor _ in range(8):\n    if os.fork() == 0:\n        eat(60)\n        time.sleep(20)\n        os._exit(0)\n"
+    _EATS
+    + "import time\nfor _ in range(8):\n    if os.fork() == 0:\n        eat(60)\n        time.sleep(20)\n        os._exit(0)\n"
     "time.sleep(8)\nverdict(True, 'eight processes hold 480 MiB')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
@@ -47,7 +46,8 @@ _exhausts(
 )
 _exhausts(
     "take memory by files in /tmp",
-    _FILLS + "import time\nfill('/tmp/a', 100)\nfill('/tmp/b', 100)\nfill('/tmp/c', 100)\ntime.sleep(2)\nverdict(True, '300 MiB')",
+    _FILLS
+    + "import time\nfill('/tmp/a', 100)\nfill('/tmp/b', 100)\nfill('/tmp/c', 100)\ntime.sleep(2)\nverdict(True, '300 MiB')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.DISK),
     memory_mib=128,
 )
@@ -107,9 +107,13 @@ _exhausts(
     ErrorKind.DISK,
     workspace_mib=16,
 )
-_exhausts("fill /tmp", _FILLS + "refused(lambda: [fill(f'/tmp/a{n}', 8) for n in range(8)])", ErrorKind.DISK, workspace_mib=16)
 _exhausts(
-    "fill the shared memory", _FILLS + "refused(lambda: [fill(f'/dev/shm/a{n}', 8) for n in range(16)])", ErrorKind.DISK,
+    "fill /tmp", _FILLS + "refused(lambda: [fill(f'/tmp/a{n}', 8) for n in range(8)])", ErrorKind.DISK, workspace_mib=16
+)
+_exhausts(
+    "fill the shared memory",
+    _FILLS + "refused(lambda: [fill(f'/dev/shm/a{n}', 8) for n in range(16)])",
+    ErrorKind.DISK,
     workspace_mib=16,
 )
 _exhausts(
@@ -158,7 +162,9 @@ _exhausts(
     wall_seconds=0.3,
 )
 _exhausts(
-    "stop itself and stay", "import signal\nos.kill(os.getpid(), signal.SIGSTOP)\nverdict(True)", ErrorKind.TIMEOUT,
+    "stop itself and stay",
+    "import signal\nos.kill(os.getpid(), signal.SIGSTOP)\nverdict(True)",
+    ErrorKind.TIMEOUT,
     wall_seconds=0.3,
 )
 _exhausts(
@@ -230,7 +236,9 @@ async def _(ground: Ground) -> Verdict:
 
 @GROUP.function("leave larger artifacts than it may")
 async def _(ground: Ground) -> Verdict:
-    result = await (await ground.open(artifact_mib=1)).run("for n in range(4): open(f'output/{n}', 'wb').write(bytes(700_000))")
+    result = await (await ground.open(artifact_mib=1)).run(
+        "for n in range(4): open(f'output/{n}', 'wb').write(bytes(700_000))"
+    )
     return escaped_if(sum(item.size for item in result.artifacts) > 2**20, result.warnings)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import actbox
 from tests.escape.attempt import Attempt, Bare, Outcome, Verdict
@@ -20,6 +19,41 @@ class Finding:
 
     attempt: Attempt
     verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of all attempts on one engine. `isolated` says whether it claims to stop them."""
+
+    engine: str
+    isolated: bool
+    findings: tuple[Finding, ...]
+
+    def count(self, group: str, *outcomes: Outcome) -> int:
+        """Return how many attempts of a group, or of all for "", came to these outcomes."""
+        counted = Counter(finding.verdict.outcome for finding in self.findings if group in ("", finding.attempt.group))
+        return sum(counted[outcome] for outcome in outcomes)
+
+    def failures(self) -> list[Finding]:
+        """Return the attempts that speak against the engine, or, where it isolates nothing, against the suite."""
+        bad = (Outcome.ESCAPED, Outcome.UNPROVEN) if self.isolated else (Outcome.STOPPED, Outcome.UNPROVEN)
+        return [finding for finding in self.findings if finding.verdict.outcome in bad]
+
+
+async def all_rows(attempts: Iterable[Attempt], things: dict[str, Any]) -> AsyncIterator[Row]:
+    """Make the attempts on every engine that works here, and yield a row for each way to run them."""
+    attempts = tuple(attempts)
+    for engine in actbox.ENGINES:
+        found = actbox.check(engine)
+        if not found.works or found.traits is None:
+            reason = Verdict(Outcome.NOT_APPLICABLE, f"the {engine} engine does not work here: {found.reason}")
+            yield Row(engine, True, tuple(Finding(attempt, reason) for attempt in attempts))
+        elif not found.traits.isolated:
+            yield Row(f"{engine} (isolates nothing)", False, tuple(await attack_bare(engine, attempts, things)))
+        else:
+            yield Row(engine, True, tuple(await attack_fresh(engine, attempts, things)))
+            if found.traits.fork:
+                yield Row(f"{engine}, forked session", True, tuple(await attack_forked(engine, attempts, things)))
 
 
 async def attack_fresh(engine: str, attempts: Iterable[Attempt], things: dict[str, Any]) -> list[Finding]:
@@ -44,17 +78,13 @@ async def attack_forked(engine: str, attempts: Iterable[Attempt], things: dict[s
 async def attack_bare(engine: str, attempts: Iterable[Attempt], things: dict[str, Any]) -> list[Finding]:
     """Make those attempts on an engine that isolates nothing which are harmless and must get through there."""
     ground = ground_of(engine, things)
+    not_tried = Verdict(Outcome.NOT_APPLICABLE, Bare.NOT_TRIED.value)
     async with one_box(ground) as box:
         fresh = Fresh(ground, box)
-        found = []
-        for attempt in attempts:
-            verdict = (
-                await fresh.attempt(attempt)
-                if gets_through_bare(attempt)
-                else Verdict(Outcome.NOT_APPLICABLE, Bare.NOT_TRIED.value)
-            )
-            found.append(Finding(attempt, verdict))
-        return found
+        return [
+            Finding(attempt, await fresh.attempt(attempt) if gets_through_bare(attempt) else not_tried)
+            for attempt in attempts
+        ]
 
 
 def gets_through_bare(attempt: Attempt) -> bool:

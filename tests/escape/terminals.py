@@ -69,12 +69,20 @@ def _prints(what: str, code: str) -> None:
 for _what, _sequence in _SEQUENCES.items():
     _prints(_what, f'print("{_sequence}".replace(chr(0), "") + "{_MARK}")')
 
-_CUT = "import sys, time\nfor c in {text}:\n    sys.{stream}.write(c)\n    sys.{stream}.flush()\n    time.sleep(0.001)\nprint('" + _MARK + "')"
-_prints("send a sequence letter by letter", _CUT.format(text=r'"\x1b]0;owned\x07 \x1b[2J\x9b2J\r\n\rx"', stream="stdout"))
+_CUT = (
+    "import sys, time\nfor c in {text}:\n    sys.{stream}.write(c)\n    sys.{stream}.flush()\n    time.sleep(0.001)\nprint('"
+    + _MARK
+    + "')"
+)
+_prints(
+    "send a sequence letter by letter", _CUT.format(text=r'"\x1b]0;owned\x07 \x1b[2J\x9b2J\r\n\rx"', stream="stdout")
+)
 _prints("send a sequence as an error", _CUT.format(text=r'"\x1b]0;owned\x07"', stream="stderr"))
 _prints(
     "send a sequence half on each stream",
-    rf'import sys\nsys.stdout.write("\x1b]0;")\nsys.stdout.flush()\nsys.stderr.write("owned\x07")\nprint("{_MARK}")'.replace(r"\n", "\n"),
+    rf'import sys\nsys.stdout.write("\x1b]0;")\nsys.stdout.flush()\nsys.stderr.write("owned\x07")\nprint("{_MARK}")'.replace(
+        r"\n", "\n"
+    ),
 )
 
 
@@ -99,7 +107,9 @@ async def _(ground: Ground) -> Verdict:
 def _on_a_terminal(arguments: list[str]) -> str:
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "actbox", "run", *arguments]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}):
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    ):
         os.close(theirs)
         shown = b""
         while True:
