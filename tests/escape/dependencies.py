@@ -153,7 +153,7 @@ async def _(ground: Ground) -> Verdict:
     for name in ("json", "socket", "sitecustomize", "actbox_planted"):
         (folder / f"{name}.py").write_text(_payload(ground))
     code = (
-        "import asyncio, sys\nsys.path.remove('')\nimport actbox\nasync def main():\n"
+        "import asyncio, actbox\nasync def main():\n"
         f"    async with actbox.open_sandbox({ground.engine!r}, allow_unisolated={not ground.traits.isolated}) as box:\n"
         "        print((await box.run('6 * 7')).value)\nasyncio.run(main())"
     )
@@ -162,7 +162,7 @@ async def _(ground: Ground) -> Verdict:
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path and Path(path).is_dir()),
     }
     command = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code),
+        *(sys.executable, "-P", "-c", code),
         cwd=folder,
         env=environment,
         stdout=asyncio.subprocess.PIPE,

@@ -92,7 +92,7 @@ async def _(ground: Ground) -> Verdict:
     worst = r"\x1b]0;owned\x07\x1b[2J\x9b2J"
     programs = (
         f'print("{worst}")\nopen("output/a\\x1b]0;owned\\x07", "w").write("x")\nraise ValueError("{worst}")',
-        f'type("{worst}", (Exception,), {{}})',
+        '"\x1b]0;owned\x07\x1b[2J" = 1',
         f'class E(Exception): pass\nE.__name__ = "{worst}"\nraise E("{worst}")',
     )
     options = ("--sandbox", ground.engine, *(() if ground.traits.isolated else ("--allow-unisolated",)))
