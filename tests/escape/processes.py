@@ -22,8 +22,9 @@ _PIDFD_OF_THE_HOST = _HOST_BY_ITS_SOCKET + (
 GROUP.programs(
     {
         "see a process of the host": (
-            "found = [n for n in os.listdir('/proc') if n.isdigit()"
-            " and open(f'/proc/{n}/cmdline', 'rb').read() == {host_command!r}]\nverdict(bool(found), found)"
+            "found = []\nfor name in os.listdir('/proc'):\n    try:\n"
+            "        if open(f'/proc/{name}/cmdline', 'rb').read() == {host_command!r}: found.append(name)\n"
+            "    except OSError:\n        pass\nverdict(bool(found), found)"
         ),
         "see pid 1": "verdict('1' in os.listdir('/proc'))",
         "signal a process of the host by its id": "refused(lambda: os.kill({host_pid}, 0))",
