@@ -117,10 +117,18 @@ class Forked:
             return Verdict(
                 Outcome.NOT_APPLICABLE, "a session that may be forked has this right; the group forks uses it"
             )
-        if self._origin is None or not self._origin.alive:  # it trusts its copies, and one may have ended all it could
-            self._origin = self._box.session(forkable=True)
-        async with await self._origin.fork() as copy:
+        async with await self._fork() as copy:
             return await self._ground.tries(copy, attempt.tries)
+
+    async def _fork(self) -> Session:
+        """Fork the origin, or a new one: it trusts its copies, and one may have ended all that it could."""
+        if self._origin is not None and self._origin.alive:
+            try:
+                return await self._origin.fork()
+            except actbox.ActboxError:  # its end was not known yet
+                await self._origin.close()
+        self._origin = self._box.session(forkable=True)
+        return await self._origin.fork()
 
     async def close(self) -> None:
         """End the session."""
