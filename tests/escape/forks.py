@@ -32,13 +32,13 @@ _AS_ORIGIN_AND_AS_COPY = {
     ),
     "change its root to that of pid 1": "refused(lambda: os.chroot('/proc/1/root'))",
     "change its root through a descriptor of pid 1's": "refused(lambda: os.chroot('/proc/1/cwd/..'))",
-    "see the trees of copies": "refused(lambda: os.listdir('/run')[0])",
-    "see a tree by its number": "refused(lambda: os.listdir('/run/1'))",
-    "open the trees to all": "refused(lambda: os.chmod('/run', 0o777))",
-    "own the trees": "refused(lambda: os.chown('/run', os.getuid(), os.getgid()))",
-    "replace the trees": "refused(lambda: os.rename('/run', '/tmp/run'))",
-    "plant a tree": "refused(lambda: os.mkdir('/run/9'))",
-    "change its root to the trees": "refused(lambda: os.chroot('/run') or os.listdir('/')[0])",
+    "see the trees of copies": "refused(lambda: os.listdir('/var/sessions')[0])",
+    "see a tree by its number": "refused(lambda: os.listdir('/var/sessions/1'))",
+    "open the trees to all": "refused(lambda: os.chmod('/var/sessions', 0o777))",
+    "own the trees": "refused(lambda: os.chown('/var/sessions', os.getuid(), os.getgid()))",
+    "replace the trees": "refused(lambda: os.rename('/var/sessions', '/tmp/run'))",
+    "plant a tree": "refused(lambda: os.mkdir('/var/sessions/9'))",
+    "change its root to the trees": "refused(lambda: os.chroot('/var/sessions') or os.listdir('/')[0])",
     "become root by a program in a root with users of its own": (
         "import shutil, subprocess\nsu = shutil.which('su')\nif su is None: not_applicable('there is no su')\n"
         "os.makedirs('/tmp/jail/etc', exist_ok=True)\nopen('/tmp/jail/etc/passwd', 'w').write('root::0:0:root:/:/bin/sh\\n')\n"
@@ -88,7 +88,9 @@ async def _(ground: Ground) -> Verdict:
         "os.fchdir(outside)\nfor _ in range(50): os.chdir('..')\nos.chroot('.')"
     )
     await copy.run("os.fchdir(outside)\nos.chroot('.')")
-    seen = (await copy.run("[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/run')]")).value
+    seen = (
+        await copy.run("[sorted(os.listdir('/')), open('/workspace/mark').read(), os.listdir('/var/sessions')]")
+    ).value
     roots = (await origin.run("import os\nsorted(os.listdir('/'))")).value
     return escaped_if(seen != [roots, "the copy", []], seen)
 
@@ -124,7 +126,7 @@ async def _(ground: Ground) -> Verdict:
     origin = await ground.open_session(forkable=True)
     secret = ground.things["host_file"]
     await origin.run(
-        f"import os\nos.symlink({secret!r}, '/workspace/link')\nos.symlink({secret!r}, '/tmp/link')\nos.symlink('/run', 'up')"
+        f"import os\nos.symlink({secret!r}, '/workspace/link')\nos.symlink({secret!r}, '/tmp/link')\nos.symlink('/var/sessions', 'up')"
     )
     copy = await origin.fork()
     return await ground.tries(
