@@ -200,7 +200,7 @@ BOMBS = {
 
 async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(isolated_engine: str) -> None:
     policy = Policy(
-        limits=Limits(wall_seconds=60, cpu_seconds=1, memory_mib=512, workspace_mib=32, output_bytes=1_000_000)
+        limits=Limits(wall_seconds=60, cpu_seconds=1, memory_mib=128, workspace_mib=32, output_bytes=1_000_000)
     )
 
     async def go_off(code: str) -> ExecutionResult:

@@ -101,7 +101,15 @@ async def _(ground: Ground) -> Verdict:
     copies = [await origin.fork(), await origin.fork()]
     wrote = []
     for session in (origin, *copies):
-        for path in ("/x", "/run/x", "/run/1/x", "/run/2/workspace/mark", "/run/1/tmp/x", "/etc/x", "/usr/x"):
+        for path in (
+            "/x",
+            "/run/x",
+            "/var/sessions/1/x",
+            "/var/sessions/2/workspace/mark",
+            "/var/sessions/1/tmp/x",
+            "/etc/x",
+            "/usr/x",
+        ):
             if (await session.run(f"open({path!r}, 'w')")).success:
                 wrote.append(path)
     return escaped_if(bool(wrote), wrote)

@@ -244,6 +244,7 @@ async def what_comes_of(stream: bytes, tools: Tools, pieces: int = 1) -> Executi
     run = Run(
         guest,
         command=False,
+        program="",
         engine="fuzz",
         toolset=tools.toolset,
         limits=LIMITS,

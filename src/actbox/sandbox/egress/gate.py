@@ -50,7 +50,9 @@ class Gate:
             return
         for way, descriptor in zip(self._ways, descriptors, strict=True):
             listener = socket.socket(fileno=descriptor)
-            self._tasks.append(self._loop.create_task(self._serve(listener, way)))
+            task = self._loop.create_task(self._serve(listener, way))
+            task.add_done_callback(lambda _, listener=listener: listener.close())  # one that never began closes nothing
+            self._tasks.append(task)
 
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
