@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -51,12 +52,16 @@ class Gate:
         for way, descriptor in zip(self._ways, descriptors, strict=True):
             listener = socket.socket(fileno=descriptor)
             task = self._loop.create_task(self._serve(listener, way))
-            task.add_done_callback(lambda _, listener=listener: listener.close())  # one that never began closes nothing
+            task.add_done_callback(functools.partial(_close_listener, listener))
             self._tasks.append(task)
 
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await self._proxy.serve(listener, way.kind, self._tell, way.port)
+
+
+def _close_listener(listener: socket.socket, _: asyncio.Task[None]) -> None:
+    listener.close()  # a task that was cancelled before it began has not
 
 
 def _close(descriptors: list[int]) -> None:
