@@ -42,7 +42,7 @@ _AS_ORIGIN_AND_AS_COPY = {
     "become root by a program in a root with users of its own": (
         "import shutil, subprocess\nsu = shutil.which('su')\nif su is None: not_applicable('there is no su')\n"
         "os.makedirs('/tmp/jail/etc', exist_ok=True)\nopen('/tmp/jail/etc/passwd', 'w').write('root::0:0:root:/:/bin/sh\\n')\n"
-        "shutil.copy(su, '/tmp/jail/su')\ntry: os.chmod('/tmp/jail/su', 0o4755)\nexcept OSError: pass\nos.chroot('/tmp/jail')\n"
+        "shutil.copyfile(su, '/tmp/jail/su')\nos.chmod('/tmp/jail/su', 0o755)\ntry: os.chmod('/tmp/jail/su', 0o4755)\nexcept OSError: pass\nos.chroot('/tmp/jail')\n"
         "try: out = subprocess.run(['/su', '-c', 'id -u'], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout\n"
         "except OSError as error: out = repr(error)\nverdict(out.strip() == '0', out)"
     ),
