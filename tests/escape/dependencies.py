@@ -20,7 +20,7 @@ from actbox import FileMount, Policy
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("dependencies")
+GROUP = Group("dependency attacks")
 _SITE = "import sysconfig\nsite = sysconfig.get_paths()['purelib']\n"
 
 GROUP.programs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("kernel")
+GROUP = Group("kernel interfaces")
 # Room for what a call may read or write, so that one that is let through finds its arguments in order.
 _BUFFER = "at = buffer(256)\n"
 
