@@ -93,6 +93,16 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
     return sandbox
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what is marked so to the long run, for all engines but the strongest that works here."""
+    marked = [item for item in items if item.get_closest_marker("one_engine_first")]
+    strongest = next((name for name in actbox.ENGINES if engine_check(name).works), None) if marked else None
+    for item in marked:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and callspec.params.get("engine", strongest) != strongest:
+            item.add_marker(pytest.mark.long)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """End with what could not run and why, each reason once."""
     reasons: dict[str, int] = {}

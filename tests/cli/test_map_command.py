@@ -19,6 +19,8 @@ import pytest
 
 from tests.cli.test_run_command import live_children, orphans_come_here  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.one_engine_first
+
 RESULT_KEYS = {"id", "stdout", "stderr", "exit_code", "success", "value", "error", "artifacts", "usage", "sandbox"}
 
 

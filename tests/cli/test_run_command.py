@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_engine_first
+
 NEEDED_KEYS = {"stdout", "stderr", "exit_code", "success", "value", "error", "artifacts", "usage", "sandbox"}
 
 

@@ -21,6 +21,8 @@ from actbox import ErrorKind, InvalidValue, Program, Sandbox, SandboxStopped
 from tests.conftest import OpenBox
 from tests.contract.left_behind import FAMILY, alive_with, nothing_left_behind
 
+pytestmark = pytest.mark.one_engine_first
+
 
 class Gate:
     """A tool at which programs wait until so many are there at once; it notes the most that ever were."""

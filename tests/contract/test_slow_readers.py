@@ -14,6 +14,8 @@ from actbox import Completed, ErrorKind, Event, ExecutionResult, Output, Sandbox
 from tests.conftest import OpenBox
 from tests.contract.left_behind import nothing_left_behind
 
+pytestmark = pytest.mark.one_engine_first
+
 SECONDS = 0.65
 """Longer than anything that the host does on its own at the end of a run."""
 

@@ -29,7 +29,8 @@ from actbox.sandbox.channel.messages import Call, Done, parse
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest import wire
 from actbox.sandbox.guest.channel import ChannelClosed, HostChannel, ToolError
-from actbox.sandbox.runs import GuestProcess, Run
+from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.runs import Run
 from actbox.tools import Toolset
 
 MESSAGE_BYTES = 20_000

@@ -26,8 +26,9 @@ from .blocking import run_blocking
 from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
 from .files import WorkspaceFiles
+from .guest_process import GuestProcess
 from .requests import encode_program, seconds_of, source_of
-from .runs import GuestProcess, Run, events_of, failed_result
+from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .slots import slots
 from .whole import whole

@@ -37,8 +37,9 @@ from .contract import Session, Tools
 from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
+from .guest_process import GuestProcess
 from .requests import encode_program, seconds_of, source_of
-from .runs import SHORT_SECONDS, Collector, GuestProcess, Run, ending_of, events_of, failed_result, streams_of
+from .runs import SHORT_SECONDS, Collector, Run, ending_of, events_of, failed_result, streams_of
 from .slots import slots
 from .verdict import verdict
 from .whole import whole

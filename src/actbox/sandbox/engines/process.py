@@ -24,8 +24,8 @@ from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest.boot import boot_command
+from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.runs import GuestProcess
 from actbox.sandbox.traits import Traits
 from actbox.sandbox.workspace import Workspace
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.sandbox.ending import Ending
+from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.nursery.datagrams import receive, send
-from actbox.sandbox.runs import GuestProcess
 
 from .cgroups import RunGroup
 from .reaper import reaper

@@ -16,10 +16,10 @@ from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
+from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
 from actbox.sandbox.overlays import OverlayChanges
-from actbox.sandbox.runs import GuestProcess
 from actbox.sandbox.workspace import Workspace
 
 from . import stock as stocks

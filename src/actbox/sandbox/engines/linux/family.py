@@ -20,7 +20,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
-from actbox.sandbox.runs import Fork, GuestProcess
+from actbox.sandbox.guest_process import Fork, GuestProcess
 from actbox.sandbox.workspace import Workspace
 
 from .child import Child, End
