@@ -9,6 +9,7 @@ from typing import Any
 
 import actbox
 from actbox import ErrorKind, Event, Limits, Output, Policy, Sandbox, Session, Traits
+from actbox.sandbox.egress.upstream import Upstream
 from tests.escape.attempt import Attempt, NotApplicable, Outcome, Verdict, unproven
 from tests.escape.program import source_of, verdict_of
 
@@ -28,8 +29,8 @@ class Ground:
         self.things = things
         self._opened: list[Sandbox] = []
 
-    async def open(self, policy: Policy | None = None, **limits: Any) -> Sandbox:
-        """Open a sandbox for this attempt alone. Raises `NotApplicable` where the engine does not enforce a limit."""
+    async def open(self, policy: Policy | None = None, *, upstream: Upstream | None = None, **limits: Any) -> Sandbox:
+        """Open a sandbox for this attempt alone. Raises `NotApplicable` where the engine cannot keep the policy."""
         for name in limits:
             if name not in self.traits.enforced:
                 raise NotApplicable(f"the {self.engine} engine does not enforce {name}")
@@ -38,7 +39,12 @@ class Ground:
         for mount in policy.mounts if policy else ():
             if mount.mode not in self.traits.mounts:
                 raise NotApplicable(f"the {self.engine} engine has no {mount.mode} mounts")
-        box = actbox.open_sandbox(self.engine, policy=policy, allow_unisolated=not self.traits.isolated)
+        try:
+            box = actbox.open_sandbox(
+                self.engine, policy=policy, upstream=upstream, allow_unisolated=not self.traits.isolated
+            )
+        except actbox.Unsupported as error:
+            raise NotApplicable(str(error)) from None
         await box.start()
         self._opened.append(box)
         return box

@@ -1,0 +1,157 @@
+"""Attempts on the proxy: to reach what the policy does not name, by way of what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+
+from actbox import AllowedDomain, Policy, Sandbox
+from actbox.sandbox.egress.upstream import Upstream
+from tests.escape.attempt import Verdict, escaped_if, unproven
+from tests.escape.ground import Ground
+from tests.escape.network import GROUP
+from tests.escape.program import source_of
+
+# What a host that must not be reached answers with; in two pieces, as in all canaries.
+_REACHED = "answered by the " + "forbidden host"
+_ALLOWED = "answered by the allowed host"
+
+_PRELUDE = """
+def send(data, port=3128):
+    with socket.create_connection(("127.0.0.1", port), 10) as way:
+        way.sendall(data)
+        way.settimeout(10)
+        got = b""
+        try:
+            while piece := way.recv(65536):
+                got += piece
+        except OSError:
+            pass
+    return got
+
+def reached(got):
+    text = got.decode("latin-1")
+    verdict("forbidden" + " host" in text, text[:300])
+"""
+
+
+class _Server:
+    """A plain HTTP server on loopback that says the same to everybody and remembers that somebody came."""
+
+    def __init__(self, says: str) -> None:
+        self.says = says
+        self.asked: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        # A blocked accept() is woken by a shutdown only.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(5)
+                self.asked.append(connection.recv(65536))
+                body = self.says.encode()
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+@contextlib.contextmanager
+def _two_servers() -> Iterator[tuple[_Server, _Server]]:
+    allowed, forbidden = _Server(_ALLOWED), _Server(_REACHED)
+    try:
+        yield allowed, forbidden
+    finally:
+        allowed.close()
+        forbidden.close()
+
+
+def _tries(what: str, code: str, *, private: bool = True, address: str = "127.0.0.1") -> None:
+    """Add a program that may reach `allowed.test` only: `PORT` is that one's port, `OTHER` the forbidden host's.
+
+    Every name has the same address.
+    """
+
+    async def resolve(name: str, port: int) -> Sequence[str]:
+        return [address]
+
+    async def attempt(ground: Ground) -> Verdict:
+        with _two_servers() as (allowed, forbidden):
+            policy = Policy(domains=(AllowedDomain(f"http://allowed.test:{allowed.port}", ["GET"], private=private),))
+            box: Sandbox = await ground.open(policy, upstream=Upstream(resolve=resolve))
+            head = f"PORT, OTHER = {allowed.port}, {forbidden.port}\n"
+            if private and address == "127.0.0.1" and not await _answers(ground, box, head):
+                return unproven("the host that is allowed does not answer either")
+            verdict = await ground.tries(box, _PRELUDE + head + code)
+            if forbidden.asked:
+                return escaped_if(True, f"the forbidden host was asked: {forbidden.asked!r}")
+            return verdict
+
+    GROUP.function(what)(attempt)
+
+
+async def _answers(ground: Ground, box: Sandbox, head: str) -> bool:
+    ask = "print(send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (PORT, PORT)).decode())"
+    return _ALLOWED in (await box.run(source_of(_PRELUDE + head + ask, ground.things))).stdout
+
+
+_tries(
+    "reach another port of an allowed host",
+    "reached(send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (OTHER, OTHER)))",
+)
+_tries(
+    "reach the host's loopback by its address",
+    "reached(send(b'GET http://127.0.0.1:%d/ HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n' % (OTHER, OTHER)))",
+)
+_tries(
+    "reach the host's loopback by a number",
+    "reached(send(b'GET http://2130706433:%d/ HTTP/1.1\\r\\nHost: 2130706433:%d\\r\\n\\r\\n' % (OTHER, OTHER)))",
+)
+_tries(
+    "open a tunnel to another host",
+    "reached(send(b'CONNECT other.test:%d HTTP/1.1\\r\\nHost: other.test:%d\\r\\n\\r\\nGET / HTTP/1.1\\r\\n\\r\\n' % (OTHER, OTHER)))",
+)
+_tries(
+    "speak something else than TLS through a tunnel",
+    "got = send(b'CONNECT allowed.test:%d HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' % (PORT, PORT))\n"
+    "verdict(b'answered' in got, got)",
+)
+_tries(
+    "name another host in the Host header",
+    "got = send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: other.test:%d\\r\\n\\r\\n' % (PORT, OTHER))\n"
+    "verdict(b' 200 ' in got.split(b'\\r\\n')[0], got)",
+)
+_tries(
+    "hide a second request behind two lengths",
+    "got = send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\nContent-Length: 5\\r\\n"
+    "Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\nPOST /hidden HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' % (PORT, PORT))\n"
+    "verdict(b' 400 ' not in got.split(b'\\r\\n')[0], got)",
+)
+_tries(
+    "use a method that is not allowed",
+    "got = send(b'DELETE http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (PORT, PORT))\nverdict(b'answered' in got, got)",
+)
+_tries(
+    "ask for a name that leads to the host's loopback",
+    "got = send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (PORT, PORT))\nverdict(b'answered' in got, got)",
+    private=False,
+)
+_tries(
+    "ask for a name that leads to the cloud's metadata",
+    "got = send(b'GET http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (PORT, PORT))\nverdict(b' 403 ' not in got.split(b'\\r\\n')[0], got)",
+    address="169.254.169.254",
+)
+_tries(
+    "have a port of the sandbox's own taken for the proxy's way out",
+    "server = socket.create_server(('127.0.0.1', OTHER))\n"
+    "got = send(b'GET http://localhost:%d/ HTTP/1.1\\r\\nHost: localhost:%d\\r\\n\\r\\n' % (OTHER, OTHER))\nreached(got)",
+)
