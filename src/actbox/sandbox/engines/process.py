@@ -75,7 +75,7 @@ class ProcessSandbox(LocalSandbox):
             ("secrets", policy.secrets),
         ):
             if given:
-                raise Unsupported(f"the process engine cannot keep Policy.{name}; the linux engine can keep mounts")
+                raise Unsupported(f"the process engine cannot keep Policy.{name}; the linux engine can")
         self._folder = ""
 
     async def _open_workspace(self) -> Workspace:
