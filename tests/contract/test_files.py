@@ -320,6 +320,13 @@ async def test_what_an_engine_cannot_mount_it_refuses(engine: str, host_folder: 
         actbox.open_sandbox(engine, policy=Policy(mounts=(FileMount(host_folder, "x"),)), allow_unisolated=True)
 
 
+def test_an_engine_that_cannot_keep_the_domains_does_not_talk_of_mounts() -> None:
+    policy = Policy(domains=(actbox.AllowedDomain("example.com"),))
+    with pytest.raises(actbox.Unsupported) as refused:
+        actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
+    assert str(refused.value) == "the process engine cannot keep Policy.domains; the linux engine can"
+
+
 async def test_a_tree_however_deep_is_removed_and_listing_it_is_refused(box: Sandbox) -> None:
     await box.run("import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w').close()")
     with pytest.raises(FileError, match="nested"):
