@@ -221,6 +221,27 @@ async def test_pip_installs_from_an_index_that_is_allowed(net: Net) -> None:
             assert {request.decision for request in requests} == {"allowed"}
 
 
+async def test_the_hosts_own_loopback_can_be_named(net: Net) -> None:
+    host = await net.host("unused.example")
+    for place in (f"127.0.0.1:{host.port}", f"localhost:{host.port}"):
+        async with opened(net, AllowedDomain(place, private=True)) as box:
+            net.names["localhost"] = ["127.0.0.1"]
+            for client in ("urllib", "requests", "httpx"):
+                result, _ = await run(box, f"URL = 'http://{place}/'\n{CLIENTS[client]}")
+                assert result.stdout == "hello from unused.example\n", (place, client, result)
+
+
+async def test_an_authority_that_this_process_was_given_is_trusted_inside_too(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (net.folder / "own.pem").write_bytes(net.authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(net.folder / "own.pem"))
+    host = await net.host("api.example", tls=True)
+    async with opened(net, allowed(host)) as box:  # which is passed through
+        result, _ = await run(box, f"URL = {host.url!r}\n{CLIENTS['httpx']}")
+    assert result.stdout == "hello from api.example\n", result
+
+
 # Sessions, copies and maps
 
 

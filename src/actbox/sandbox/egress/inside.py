@@ -7,7 +7,6 @@ answers in the place of the real host. Names under a wildcard are reached by way
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import os
 import ssl
@@ -29,6 +28,8 @@ _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 # For what replaces the usual authorities by this file, and for what adds it to them.
 _BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO")
 _AUTHORITY_VARIABLES = ("NODE_EXTRA_CA_CERTS",)
+# By which whoever runs this process names authorities of their own.
+_OWN_BUNDLE = ssl.get_default_verify_paths().openssl_cafile_env
 # Where systems that say nothing else keep the authorities that they trust.
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -52,23 +53,34 @@ def ways(domains: Sequence[AllowedDomain]) -> tuple[Way, ...]:
     return tuple(Way(port, kind) for port, kind in kinds.items())
 
 
-def variables(has_authority: bool) -> Mapping[str, str]:
+def variables(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> Mapping[str, str]:
     """Return the environment variables by which clients find the proxy and trust it."""
     found = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY)
-    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
-    if has_authority:
-        found |= dict.fromkeys(_BUNDLE_VARIABLES, _BUNDLE) | dict.fromkeys(_AUTHORITY_VARIABLES, _AUTHORITY)
+    # What the policy names is the host's own loopback, and not the sandbox's.
+    own = [name for name in ("localhost", "127.0.0.1", "::1") if name not in {domain.host for domain in domains}]
+    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
+    if _needs_bundle(authority_pem):
+        found |= dict.fromkeys(_BUNDLE_VARIABLES, _BUNDLE)
+    if authority_pem is not None:
+        found |= dict.fromkeys(_AUTHORITY_VARIABLES, _AUTHORITY)
     return found
 
 
 def files(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> dict[str, bytes]:
-    """Return what is to lie below `FOLDER`, by path: the names and, with an authority of its own, what to trust."""
+    """Return what is to lie below `FOLDER`, by path: the names, and what to trust where that is not the usual."""
     names = sorted({domain.host for domain in domains if _exact_name(domain)})
     lines = ["127.0.0.1 localhost actbox", "::1 localhost", *(f"127.0.0.1 {name}" for name in names)]
     found = {_HOSTS: "\n".join([*lines, ""]).encode()}
+    if _needs_bundle(authority_pem):
+        found[_BUNDLE] = (authority_pem or b"") + _system_authorities()
     if authority_pem is not None:
-        found |= {_AUTHORITY: authority_pem, _BUNDLE: authority_pem + _system_authorities()}
+        found[_AUTHORITY] = authority_pem
     return found
+
+
+def _needs_bundle(authority_pem: bytes | None) -> bool:
+    """Whether the authorities that guests see of this machine are not those to trust."""
+    return authority_pem is not None or _OWN_BUNDLE in os.environ
 
 
 def _exact_name(domain: AllowedDomain) -> bool:
@@ -81,9 +93,8 @@ def _exact_name(domain: AllowedDomain) -> bool:
     return False
 
 
-@functools.cache
 def _system_authorities() -> bytes:
-    """The authorities that this machine trusts: connections that are passed through are the program's own to check."""
+    """The authorities that this process trusts: connections that are passed through are the program's own to check."""
     paths = ssl.get_default_verify_paths()
     for path in (os.environ.get(paths.openssl_cafile_env), paths.openssl_cafile, *_SYSTEM_BUNDLES):
         if path and os.path.isfile(path):

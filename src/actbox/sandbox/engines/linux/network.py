@@ -33,7 +33,7 @@ class Network:
         contents: dict[str, tuple[int, bytes]] = {}
         if self._proxy is not None:
             authority = self._proxy.authority_pem
-            self.variables = inside.variables(authority is not None)
+            self.variables = inside.variables(policy.domains, authority)
             placed = inside.files(policy.domains, authority)
             contents |= {path: (_EVERYBODY_READS, content) for path, content in placed.items()}
         for secret in policy.secrets:
