@@ -68,6 +68,39 @@ def test_a_sandbox_is_stopped_in_the_event_loop_of_its_sessions(engine: str) -> 
         runner.run(go_on(session))
 
 
+_NO_DESCRIPTORS = """
+import asyncio, os, resource
+import actbox
+
+async def main():
+    async with actbox.open_sandbox({engine!r}, allow_unisolated=True) as box:
+        await box.run("1")
+        most = len(os.listdir("/proc/self/fd")) + 3
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+        held = []
+        try:
+            while True: held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError: pass
+        print((await box.run("1")).error.kind.name)
+        try:
+            await actbox.open_sandbox({engine!r}, allow_unisolated=True).start()
+        except actbox.SandboxUnavailable: print("told")
+        for descriptor in held: os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        print((await box.run("1")).value)
+
+asyncio.run(main())
+"""
+
+
+def test_a_host_that_has_no_descriptors_left_is_told_so_and_goes_on(engine: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_DESCRIPTORS.format(engine=engine)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["SANDBOX", "told", "1"], done
+
+
 async def test_two_sandboxes_share_nothing(open_box: OpenBox) -> None:
     one, two = await open_box(), await open_box()
     await one.write_file("a", b"x")

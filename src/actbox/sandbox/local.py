@@ -117,7 +117,10 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     async def start(self) -> None:
         async with self._starting:
             if self._workspace is None:
-                self._workspace = await whole(self._open_workspace(), self._give_back)
+                try:
+                    self._workspace = await whole(self._open_workspace(), self._give_back)
+                except OSError as error:  # such as too many open files in this process
+                    raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         async with self._starting:
@@ -321,7 +324,11 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self, request: _Request, queue: asyncio.Queue[Event | None] | None
     ) -> AsyncGenerator[Run | ExecutionResult]:
         """Begin a run, or say why it cannot begin; at the end of the block it is over."""
-        output = await self._mark_output(request.workspace)
+        try:
+            output = await self._mark_output(request.workspace)
+        except OSError as error:  # such as too many open files in this process
+            yield failed_result(self.traits.engine, f"the run cannot begin: {error.strerror or error}")
+            return
         asked = time.perf_counter()
         loop = asyncio.get_running_loop()
         try:
