@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,23 @@ for _ in range(4):
         os._exit(0)
 time.sleep(30)
 """
+# Nobody reads: what was sent is the kernel's to keep.
+_SOCKETS = """
+import os, socket, time
+for _ in range(24):
+    if os.fork() == 0:
+        held, server = [], socket.create_server(('127.0.0.1', 0))
+        for _ in range(6):
+            held += [socket.create_connection(server.getsockname()), server.accept()[0]]
+            for end in held[-2:]:
+                end.setblocking(False)
+                try:
+                    while True: end.send(bytes(65536))
+                except BlockingIOError: pass
+        time.sleep(30)
+        os._exit(0)
+time.sleep(3)
+"""
 
 REACHES = (
     Reach("wall_seconds", 2, "import time\ntime.sleep(30)", (ErrorKind.TIMEOUT,)),
@@ -66,6 +84,7 @@ REACHES = (
     Reach("cpus", 0.1, _SHARE_OF_TIME, told=lambda result: result.success and result.value < 0.2),
     Reach("memory_mib", 128, "held = b'x' * (512 * 2**20)", (ErrorKind.MEMORY,)),
     Reach("memory_mib", 128, _TREE, (ErrorKind.MEMORY,)),
+    Reach("memory_mib", 128, _SOCKETS, (ErrorKind.MEMORY,)),
     Reach("processes", 16, _FORKS, (ErrorKind.PROCESSES,)),
     Reach("open_files", 40, "held = [open('/dev/null') for _ in range(80)]", (ErrorKind.RUNTIME,)),
     Reach("file_mib", 1, "open('big', 'wb').write(bytes(3 * 2**20))", (ErrorKind.DISK,)),
@@ -101,6 +120,8 @@ def _of_the_whole_tree(reach: Reach, engine: str) -> None:
     assert traits is not None
     if reach.code == _TREE and "for each process" in traits.enforced.get(reach.limit, ""):
         pytest.skip(f"{engine} enforces {reach.limit} by {traits.enforced[reach.limit]}")
+    if reach.code == _SOCKETS and "cgroup" not in traits.enforced.get(reach.limit, ""):
+        pytest.skip(f"only a memory cgroup counts what sockets hold; {engine} has none here")
 
 
 def _check(reach: Reach, result: ExecutionResult) -> None:
@@ -196,6 +217,30 @@ BOMBS = {
     "processor": ("while True: pass", {ErrorKind.TIMEOUT}),
     "output": ("while True: print('x' * 10_000)", {ErrorKind.OUTPUT_LIMIT}),
 }
+
+
+async def test_files_in_the_page_cache_do_not_count_together_with_sockets(isolated_engine: str, tmp_path: Path) -> None:
+    """The kernel keeps what was read for as long as there is room: the group seems full, and is not."""
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(160 * 2**20)
+    policy = Policy(limits=Limits(memory_mib=128), mounts=[actbox.FileMount(tmp_path, "/data", "ro")])
+    code = """
+import socket, time
+with open('/data/big', 'rb') as file:
+    while file.read(2**20): pass
+server = socket.create_server(('127.0.0.1', 0))
+near = socket.create_connection(server.getsockname())
+far, _ = server.accept()
+near.setblocking(False)
+try:
+    while True: near.send(bytes(65536))
+except BlockingIOError: pass
+time.sleep(0.3)
+'went on'
+"""
+    async with actbox.open_sandbox(isolated_engine, policy=policy) as box:
+        result = await box.run(code, timeout=20)
+    assert result.value == "went on", result
 
 
 async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(isolated_engine: str) -> None:

@@ -14,6 +14,7 @@ import select
 import signal
 import time
 
+from .charged_memory import ChargedMemory
 from .control import Control
 from .share_of_time import Share, Weight
 
@@ -67,6 +68,7 @@ class Watcher:
         """`groups` are files of the sandbox's control groups; one counts processes ended for want of memory."""
         self._proc = proc
         self._killed = groups.get("memory_events")
+        self._charged = ChargedMemory(groups) if "memory_sockets" in groups else None
         self.weight = Weight(groups)
         self._share: Share | None = None
         self._stopped_before: set[int] = set()
@@ -93,7 +95,7 @@ class Watcher:
             self._told_crowded = threads >= self._limits.get("processes", float("inf"))
             if self._told_crowded:
                 tell_crowded()
-        if self._was_killed_for_memory() or self._uses_too_much_memory(processes):
+        if self._was_killed_for_memory() or self._sockets_hold_too_much() or self._uses_too_much_memory(processes):
             return "memory_mib"
         used = self._seconds(processes)
         self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
@@ -148,6 +150,11 @@ class Watcher:
             return False
         counted = [line.split() for line in os.pread(self._killed, 4096, 0).splitlines()]
         return any(words[0] == b"oom_kill" and int(words[1]) > 0 for words in counted)
+
+    def _sockets_hold_too_much(self) -> bool:
+        if self._charged is None or "memory_with_sockets_mib" not in self._limits:
+            return False
+        return self._charged.passes(int(self._limits["memory_with_sockets_mib"] * 2**20))
 
     def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
         if "memory_mib" not in self._limits:  # a cgroup sees to it

@@ -18,6 +18,10 @@ _numbers = itertools.count(1)
 _REMOVE_TRIES, _REMOVE_WAIT_SECONDS = 50, 0.002
 # The kernel's usual one. A shorter period would interrupt programs more often, a longer one for longer.
 _PERIOD_MICROSECONDS = 100_000
+# Version 1 counts what sockets of TCP and UDP hold apart from other memory, and only where a limit was set before they
+# were made. The kernel lets each socket pass it by a little, so that many pass it by much: pid 1 looks at the sum.
+# Version 2 counts it with the other memory (`memory.current`), to which `memory.max` applies.
+_SOCKETS_LIMIT, _SOCKETS_USAGE = "memory.kmem.tcp.limit_in_bytes", "memory.kmem.tcp.usage_in_bytes"
 
 
 class RunGroup:
@@ -67,6 +71,8 @@ class RunGroup:
         for key in keys:
             if os.path.exists(self._path("memory", key)):
                 self._write("memory", key, str(most))
+        if self._counts_sockets_apart:
+            self._write("memory", _SOCKETS_LIMIT, str(most))
 
     def _limit_cpus(self, cpus: float) -> None:
         quota = None if cpus >= _processors() else round(cpus * _PERIOD_MICROSECONDS)
@@ -81,6 +87,10 @@ class RunGroup:
         return "memory.events" if self._versions["memory"] == 2 else "memory.oom_control"
 
     @property
+    def _counts_sockets_apart(self) -> bool:
+        return self._versions["memory"] == 1 and os.path.exists(self._path("memory", _SOCKETS_LIMIT))
+
+    @property
     def folders(self) -> set[str]:
         """The group's folders: one in version 2, one a controller in version 1."""
         return set(self._folders.values())
@@ -88,17 +98,21 @@ class RunGroup:
     def open_files(self) -> dict[str, int]:
         """Return descriptors for the sandbox.
 
-        The guest joins by writing 0 to each `joinN`. Pid 1, which does not, reads `memory_events`, and writes how much
-        the run weighs against others to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually
-        100).
+        The guest joins by writing 0 to each `joinN`. Pid 1, which does not, reads `memory_events`, and where sockets
+        are counted apart `memory_sockets`, `memory_usage` and `memory_stat`; it writes how much the run weighs against
+        others to `cpu_shares` (version 1, usually 1024) or `cpu_weight` (version 2, usually 100).
         """
         files: dict[str, int] = {}
         try:
             for number, folder in enumerate(sorted(self.folders)):
                 files[f"join{number}"] = os.open(f"{folder}/{self._join_key(folder)}", os.O_WRONLY | os.O_CLOEXEC)
             if "memory" in self._folders:
-                events = self._path("memory", self._memory_events)
-                files["memory_events"] = os.open(events, os.O_RDONLY | os.O_CLOEXEC)
+                read = {"memory_events": self._memory_events}
+                if self._counts_sockets_apart:
+                    read["memory_sockets"] = _SOCKETS_USAGE
+                    read |= {"memory_usage": "memory.usage_in_bytes", "memory_stat": "memory.stat"}
+                for name, key in read.items():
+                    files[name] = os.open(self._path("memory", key), os.O_RDONLY | os.O_CLOEXEC)
             if "cpu" in self._folders:
                 key = "cpu.weight" if self._versions["cpu"] == 2 else "cpu.shares"
                 files[key.replace(".", "_")] = os.open(self._path("cpu", key), os.O_WRONLY | os.O_CLOEXEC)

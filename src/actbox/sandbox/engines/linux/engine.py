@@ -189,6 +189,8 @@ class LinuxSandbox(LocalSandbox):
         watched: dict[str, float] = {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
         if groups is None or not groups.enforcer("memory"):
             watched["memory_mib"] = limits.memory_mib
+        else:
+            watched["memory_with_sockets_mib"] = limits.memory_mib  # where they are counted apart
         if limits.cpus < (os.cpu_count() or 1) and (groups is None or not groups.enforcer("cpu")):
             watched["cpus"] = limits.cpus
         return watched
