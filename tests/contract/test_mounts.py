@@ -478,6 +478,24 @@ os.listdir('/data/sub') and sorted(os.listdir('/data'))
     assert result.changes == ()
 
 
+async def test_a_flood_of_changes_that_are_left_out_is_told_in_few_words(open_box: OpenBox, folder: Path) -> None:
+    box = await open_box(with_mount(folder, "overlay", keep=True))
+    result = await box.run("""
+import os
+os.chdir('/data')
+for _ in range(6):
+    os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+for number in range(2000):
+    os.mkfifo(f'{number:0250}')
+""")
+    assert result.success, result
+    assert result.changes == ()
+    assert len(result.warnings) == 101
+    assert result.warnings[-1] == "1,900 more were not collected"
+    assert max(len(warning) for warning in result.warnings) < 300
+
+
 async def test_changes_are_bounded_in_count_size_and_depth(open_box: OpenBox, folder: Path) -> None:
     limits = Limits(artifacts=5, artifact_mib=1, workspace_mib=16)
     policy = Policy(limits=limits, mounts=(FileMount(folder, "/data", "overlay", keep_changes=True),))

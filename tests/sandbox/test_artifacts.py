@@ -186,6 +186,78 @@ def test_a_flood_of_entries_is_not_looked_at_to_its_end(
     assert warnings == ["more than 50 entries in output/: the rest was not looked at"]
 
 
+def test_a_flood_of_folders_in_folders_is_told_of_once(
+    begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begin()
+    for outer in "abcd":
+        for inner in "abcd":
+            (output / outer / inner).mkdir(parents=True)
+    monkeypatch.setattr(artifacts, "MAX_ENTRIES", 3)
+    assert run.collect()[1] == ["more than 3 entries in output/: the rest was not looked at"]
+
+
+def test_a_flood_of_things_that_are_left_out_is_told_in_few_words(begin: Begin, output: Path) -> None:
+    run = begin(artifact_mib=1)
+    (output / "large").write_bytes(bytes(2**20 + 1))
+    deep = output.joinpath(*["d" * 250] * 6)
+    deep.mkdir(parents=True)
+    for number in range(2000):
+        os.mkfifo(deep / f"{number:0250}")
+    found, warnings = run.collect()
+    assert found == []
+    assert len(warnings) == 101
+    assert warnings[-1] == "1,901 more were not collected"
+    assert max(len(warning) for warning in warnings) < 300
+
+
+def test_a_long_path_is_told_by_its_beginning_and_its_end(begin: Begin, output: Path) -> None:
+    run = begin()
+    folder = output / "begins" / ("x" * 250)
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "ends")
+    (warning,) = run.collect()[1]
+    assert warning.startswith("output/begins/xxx")
+    assert warning.endswith("xxx/ends is not a regular file and was not collected")
+    assert "…" in warning
+
+
+def test_why_collection_ended_is_told_after_any_number_of_warnings(begin: Begin, output: Path) -> None:
+    run = begin(artifacts=1)
+    for number in range(200):
+        os.mkfifo(output / f"{number}")
+    for folder in range(3):
+        (output / f"d{folder}").mkdir()
+        (output / f"d{folder}" / "file").write_text("x")
+    found, warnings = run.collect()
+    assert len(found) == 1
+    assert warnings[-1] == "more than 1 files in output/: the rest was not collected"
+
+
+def test_long_paths_are_remembered_up_to_a_bound(begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there when a run of a session begins is remembered until it ends."""
+    monkeypatch.setattr(artifacts, "MAX_PATH_CHARACTERS", 100_000)
+    deep = output.joinpath(*["d" * 250] * 7)
+    deep.mkdir(parents=True)
+    for number in range(1000):
+        (deep / f"{number:04}").touch()
+    run = begin()
+    assert sum(map(len, run._before)) < 100_000
+    assert run.collect()[1] == ["the paths in output/ are long, 60 were looked at: the rest was not"]
+
+
+def test_files_that_are_too_large_are_not_read(begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of thousands would be read as far as the limit, and that takes minutes."""
+    run = begin(artifact_mib=1)
+    for number in range(3):
+        (output / f"{number}").touch()
+        os.truncate(output / f"{number}", 2**30)
+    read: list[str] = []
+    monkeypatch.setattr(artifacts, "read_regular", lambda folder, name, most: read.append(name) or b"")
+    found, warnings = run.collect()
+    assert (found, len(warnings), read) == ([], 3, [])
+
+
 def test_a_file_that_cannot_be_read_is_a_warning(begin: Begin, output: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root can read every file")

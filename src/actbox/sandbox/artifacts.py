@@ -11,6 +11,7 @@ from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 
 from .blocking import run_blocking
+from .left_out import LeftOut, printable, shown
 from .regular_file import read_regular
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -18,6 +19,8 @@ _MIB = 2**20
 MAX_DEPTH = 32
 # A guest can make files faster than we can look at them.
 MAX_ENTRIES = 100_000
+# All paths together, which are remembered while a run lasts: each may be as long as depth and names allow.
+MAX_PATH_CHARACTERS = 16 * _MIB
 
 Marks = dict[str, tuple[int, int]]
 Found = tuple[str, int, os.stat_result]
@@ -80,25 +83,28 @@ class OutputFolder:
         for path, folder, status in walk:
             if self._before.get(path) == _mark(status):
                 continue
-            name = printable(path)
             if not stat_modes.S_ISREG(status.st_mode):
-                walk.warnings.append(f"output/{name} is not a regular file and was not collected")
+                walk.left_out.add(f"output/{shown(path)} is not a regular file and was not collected")
             elif len(artifacts) >= self._limits.artifacts:
-                walk.warnings.append(f"more than {self._limits.artifacts} files in output/: the rest was not collected")
+                walk.left_out.end(f"more than {self._limits.artifacts} files in output/: the rest was not collected")
                 break
             else:
+                most = self._limits.artifact_mib
+                too_much = f"output/{shown(path)} was not collected: the artifacts would exceed {most} MiB"
+                if status.st_size > left:  # to read as much of each of many would take its time
+                    walk.left_out.add(too_much)
+                    continue
                 try:
                     data = read_regular(folder, path.rpartition("/")[2], left + 1)
                 except OSError as error:
-                    walk.warnings.append(f"output/{name} could not be collected: {error.strerror}")
+                    walk.left_out.add(f"output/{shown(path)} could not be collected: {error.strerror}")
                     continue
-                if len(data) > left:
-                    most = self._limits.artifact_mib
-                    walk.warnings.append(f"output/{name} was not collected: the artifacts would exceed {most} MiB")
+                if len(data) > left:  # it has grown meanwhile
+                    walk.left_out.add(too_much)
                     continue
                 left -= len(data)
-                artifacts.append(Artifact(name, data))
-        return sorted(artifacts, key=lambda artifact: artifact.name), walk.warnings
+                artifacts.append(Artifact(printable(path), data))
+        return sorted(artifacts, key=lambda artifact: artifact.name), walk.left_out.warnings()
 
 
 def _mark(status: os.stat_result) -> tuple[int, int]:
@@ -106,39 +112,37 @@ def _mark(status: os.stat_result) -> tuple[int, int]:
     return status.st_ino, status.st_ctime_ns
 
 
-def printable(path: str) -> str:
-    """Return a path that a guest made as text that can be written out."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+class _Enough(Exception):
+    """There is more than is looked at; the message says so."""
 
 
 class _Walk:
     """Yields (path, open folder, status) of everything in `/output` but folders; each folder is open meanwhile."""
 
     def __init__(self, workspace: int) -> None:
-        self.warnings: list[str] = []
+        self.left_out = LeftOut()
         self._workspace = workspace
         self._entries = 0
+        self._characters = 0
 
     def __iter__(self) -> Iterator[Found]:
-        yield from self._below(self._workspace, "output", "", 0)
+        try:
+            yield from self._below(self._workspace, "output", "", 0)
+        except _Enough as enough:
+            self.left_out.end(str(enough))
 
     def _below(self, parent: int, name: str, prefix: str, depth: int) -> Iterator[Found]:
         try:
             folder = os.open(name, FOLDER, dir_fd=parent)
         except OSError as error:
             if depth == 0 and not isinstance(error, FileNotFoundError):
-                self.warnings.append("output/ is no longer a folder: nothing was collected")
+                self.left_out.end("output/ is no longer a folder: nothing was collected")
             return
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    self._entries += 1
-                    if self._entries > MAX_ENTRIES:
-                        self.warnings.append(
-                            f"more than {MAX_ENTRIES:,} entries in output/: the rest was not looked at"
-                        )
-                        return
                     path = prefix + entry.name
+                    self._count(path)
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except OSError:  # removed meanwhile
@@ -148,6 +152,14 @@ class _Walk:
                     elif depth < MAX_DEPTH:
                         yield from self._below(folder, entry.name, path + "/", depth + 1)
                     else:
-                        self.warnings.append(f"output/{printable(path)} is nested too deeply and was not collected")
+                        self.left_out.add(f"output/{shown(path)} is nested too deeply and was not collected")
         finally:
             os.close(folder)
+
+    def _count(self, path: str) -> None:
+        self._entries += 1
+        self._characters += len(path)
+        if self._entries > MAX_ENTRIES:
+            raise _Enough(f"more than {MAX_ENTRIES:,} entries in output/: the rest was not looked at")
+        if self._characters > MAX_PATH_CHARACTERS:
+            raise _Enough(f"the paths in output/ are long, {self._entries:,} were looked at: the rest was not")

@@ -16,8 +16,9 @@ from pathlib import Path
 from actbox.core.changes import ChangeKind, FileChange
 from actbox.core.limits import Limits
 
-from .artifacts import FOLDER, MAX_DEPTH, MAX_ENTRIES, printable
+from .artifacts import FOLDER, MAX_DEPTH, MAX_ENTRIES
 from .blocking import run_blocking
+from .left_out import LeftOut, printable, shown
 from .regular_file import read_regular
 
 Changes = tuple[tuple[FileChange, ...], list[str]]
@@ -68,18 +69,18 @@ class OverlayChanges:
         for overlay in self._overlays:
             with self._closing:
                 if self._closed:
-                    collection.warnings.append("changes were not collected: nobody was left to have them")
+                    collection.left_out.end("changes were not collected: nobody was left to have them")
                     break
                 upper = os.dup(overlay.upper)
             try:
                 collection.add(overlay, upper)
             except _Enough as enough:
-                collection.warnings.append(str(enough))
+                collection.left_out.end(str(enough))
                 break
             finally:
                 os.close(upper)
         changes = sorted(collection.changes, key=lambda change: (change.mount, change.path, change.kind != "removed"))
-        return tuple(changes), collection.warnings
+        return tuple(changes), collection.left_out.warnings()
 
 
 class _Enough(Exception):
@@ -91,7 +92,7 @@ class _Collection:
 
     def __init__(self, limits: Limits) -> None:
         self.changes: list[FileChange] = []
-        self.warnings: list[str] = []
+        self.left_out = LeftOut()
         self._limits = limits
         self._left = limits.artifact_mib * _MIB
         self._entries = 0
@@ -166,13 +167,17 @@ class _Collection:
 
     def _file(self, upper: int, lower: int, name: str, path: str, now: os.stat_result) -> None:
         """Note a regular file. `lower` is the folder with what had its name before, `_NONE` where nothing had."""
+        too_much = f"the changes would exceed {self._limits.artifact_mib} MiB"
+        if now.st_size > self._left:  # to read as much of each of many would take its time
+            self._leave_out(path, too_much)
+            return
         try:
             data = read_regular(upper, name, self._left + 1)
         except OSError as error:
             self._leave_out(path, str(error.strerror))
             return
-        if len(data) > self._left:
-            self._leave_out(path, f"the changes would exceed {self._limits.artifact_mib} MiB")
+        if len(data) > self._left:  # it has grown meanwhile
+            self._leave_out(path, too_much)
             return
         executable = bool(now.st_mode & stat_modes.S_IXUSR)
         before = None
@@ -227,7 +232,7 @@ class _Collection:
             raise _Enough(f"more than {MAX_ENTRIES:,} entries were changed: the rest was not looked at")
 
     def _leave_out(self, path: str, why: str) -> None:
-        self.warnings.append(f"a change of {self._mount}/{printable(path)} was not collected: {why}")
+        self.left_out.add(f"a change of {self._mount}/{shown(path)} was not collected: {why}")
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:
