@@ -91,6 +91,7 @@ async def test_anything_else_is_asked_again_and_no_answer_is_no(terminal: Termin
     terminal.type("\x04")  # the end of input
     decision = await asked
     assert (decision.approved, decision.cause) == (False, "unavailable")
+    assert decision.reason == "the question was left unanswered"
 
 
 async def test_what_was_typed_before_the_question_is_no_answer(terminal: Terminal) -> None:

@@ -22,6 +22,7 @@ _READ_BYTES = 4096
 # How often a thread that waits for an answer looks whether there still is a question.
 _LOOK_EVERY_SECONDS = 0.1
 _NO_TERMINAL = ApprovalDecision(False, "no person is at a terminal to be asked", cause="unavailable")
+_UNANSWERED = ApprovalDecision(False, "the question was left unanswered", cause="unavailable")
 # One question at a time, in the order in which they came.
 _threads = ThreadPool(limit=1)
 _turn = threading.Lock()
@@ -29,6 +30,9 @@ _turn = threading.Lock()
 
 class TerminalApprover:
     """Shows what is asked and reads `y` or `n`; what follows the `n` is the reason. No answer is no.
+
+        from actbox.cli import TerminalApprover
+        agent = CodeAgent(model, box, tools=tools, approver=TerminalApprover())
 
     `input` and `output` are descriptors of terminals, standard input and standard error unless told. Where one of them
     is none, everything is refused. What was typed before a question was shown is no answer to it. Text of a program is
@@ -69,8 +73,9 @@ class TerminalApprover:
                 typed = os.read(self._input, _READ_BYTES)
             except OSError:  # the terminal has gone away
                 return _NO_TERMINAL
-            if not typed:
-                return _NO_TERMINAL
+            if not typed:  # Ctrl-D: somebody is there, and does not answer
+                self._write("\n")
+                return _UNANSWERED
             word, _, reason = typed.decode("utf-8", "replace").strip().partition(" ")
             if word.lower() in ("y", "yes"):
                 return ApprovalDecision(True, by=self._by)
