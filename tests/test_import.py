@@ -23,6 +23,28 @@ def test_importing_brings_in_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_review_is_there_when_it_is_used_and_not_before() -> None:
+    code = (
+        "import sys, actbox\n"
+        "before = [name for name in sys.modules if name.startswith('actbox.review')]\n"
+        "print(before, len(actbox.review.review('import os').findings), hasattr(actbox, 'revue'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] 1 False"
+
+
+def test_the_approver_at_the_terminal_is_had_from_the_command_lines_room_without_loading_that() -> None:
+    code = (
+        "import sys, actbox.cli\n"
+        "before = 'actbox.cli.approver' in sys.modules\n"
+        "from actbox.cli import TerminalApprover\n"
+        "import actbox\n"
+        "print(before, isinstance(TerminalApprover(), actbox.Approver), 'typer' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False True False"
+
+
 def test_every_public_name_is_there_and_documented() -> None:
     for name in actbox.__all__:
         thing = getattr(actbox, name)

@@ -6,9 +6,12 @@
     assert result.value == 45
 
 `run` is for one program; `open_sandbox` (asynchronous) and `actbox.sync.open_sandbox` are for several that share files.
+`actbox.review` reads a program before it runs; it is loaded when it is first used.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from . import sync
 from ._version import __version__
@@ -49,6 +52,9 @@ from .sandbox.opening import ENGINES, check, open_sandbox
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
 from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
+
+if TYPE_CHECKING:
+    from . import review
 
 __all__ = [
     "ENGINES",
@@ -97,7 +103,17 @@ __all__ = [
     "__version__",
     "check",
     "open_sandbox",
+    "review",
     "run",
     "sync",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "review":
+        import importlib
+
+        # Not `from . import review`, which would ask this function first.
+        return importlib.import_module(".review", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,16 @@
-"""The command line: `actbox run`, `actbox map`, `actbox doctor`, `actbox demo`."""
+"""The command line: `actbox run`, `actbox map`, `actbox review`, `actbox doctor`, `actbox demo`.
+
+For programs of one's own that sit at a terminal, `actbox.cli.TerminalApprover` asks whoever is there.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from .approver import TerminalApprover
+
+__all__ = ["TerminalApprover", "main"]
 
 
 def main() -> NoReturn:
@@ -13,3 +19,12 @@ def main() -> NoReturn:
     from .app import run_app
 
     raise SystemExit(run_app())
+
+
+def __getattr__(name: str) -> Any:
+    # Not imported above, so that `actbox --version` does not pay for what asks.
+    if name == "TerminalApprover":
+        from .approver import TerminalApprover
+
+        return TerminalApprover
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
