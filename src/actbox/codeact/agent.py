@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from actbox.content.render import render
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
@@ -15,14 +15,24 @@ from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 from actbox.tools import Approval, Approver, Tool, Toolset
 from actbox.tools.approval import decision_of
+from actbox.tools.threads import ThreadPool
 
 from .approval import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
 from .instructions import FINAL_ANSWER, execute_code_spec, instructions
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
+from .reviewing import Advice, blocked, decide
+
+if TYPE_CHECKING:
+    from actbox.review import Rules
 
 MAX_TURNS = 12
+REVIEWS_AT_ONCE: Final = 2
+"""Programs that are read at once, for all agents; further ones wait."""
+
+# A large program takes seconds to read, in which the event loop has other things to do.
+_reviews = ThreadPool(limit=REVIEWS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,12 @@ class CodeAgent:
     `approval` is the mode of every run, which the tools that require approval can only tighten; `approval_style` says
     when somebody is asked (`ApprovalStyle`), and `approver` who: an `Approver`, or a function of a request. A program
     that is not approved does not run, and the model reads why.
+
+    `review` has the rules by which each program is read before it runs (`actbox.review`): what they block does not run,
+    and the model reads the findings; what they ask about is put to `approver`, in one question with what else must be
+    approved; what they warn of is in the result's warnings. The agent's own `final_answer` counts only where the rules
+    name `tool:final_answer`. This is advice on top of isolation, never instead of it: a program can be written so that
+    no review tells what it does, and what holds then is the sandbox alone.
     """
 
     def __init__(
@@ -121,8 +137,9 @@ class CodeAgent:
         approval: Approval = "never_require",
         approval_style: ApprovalStyle = "bundled",
         approver: Approver | Callback | None = None,
+        review: Rules | None = None,
     ) -> None:
-        """`timeout` is in seconds and for each program.
+        """`timeout` is in seconds and for each program. Without `review` no program is reviewed.
 
         Raises `InvalidValue`, also where approval would be required and there is nobody to be asked.
         """
@@ -138,6 +155,7 @@ class CodeAgent:
         elif effective_mode(self._tools, approval) == "always_require":
             why = ", ".join(map(repr, self._tools.requiring)) or "approval='always_require'"
             raise InvalidValue(f"approval is required ({why}), and nobody is there to be asked: give approver=…")
+        self._rules = None if review is None else _checked(review, can_ask=self._approver is not None)
         self._approval = approval
         self._approval_style = approval_style
         self._max_turns = max_turns
@@ -199,20 +217,33 @@ class CodeAgent:
         )
 
     async def _run(self, action: Run, toolset: Toolset) -> AsyncGenerator[Event]:
-        approval = run_approval(action.code, toolset, default=self._approval, style=self._approval_style)
+        """Run a program if its review and whoever is asked let it; the last event is `Completed`."""
+        advice = Advice()
+        try:
+            if self._rules is not None:
+                advice = await _advice(action.code, self._rules, toolset)
+            async with aclosing(self._run_advised(action.code, toolset, advice)) as events:
+                async for event in events:
+                    yield Completed(advice.warn(event.result)) if isinstance(event, Completed) else event
+        except InvalidValue as error:  # the program itself is beyond bounds; the model can do something about that
+            info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
+            yield Completed(advice.warn(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine)))
+
+    async def _run_advised(self, program: str, toolset: Toolset, advice: Advice) -> AsyncGenerator[Event]:
+        if advice.error is not None:
+            yield Completed(blocked(advice.error, self._sandbox.traits.engine))
+            return
+        approval = run_approval(program, toolset, default=self._approval, style=self._approval_style)
+        approval = replace(approval, findings=advice.question)
         if approval.required:
-            async for event in self._ask(action.code, approval):
+            async for event in self._ask(program, approval):
                 yield event
                 if isinstance(event, Completed):
                     return
-        try:
-            stream = self._sandbox.stream(action.code, tools=approval.toolset, timeout=self._timeout)
-            async with closing(stream):
-                async for event in stream:
-                    yield event
-        except InvalidValue as error:  # the program itself is beyond bounds; the model can do something about that
-            info = ErrorInfo(kind=ErrorKind.SYNTAX, message=str(error))
-            yield Completed(ExecutionResult(exit_code=1, error=info, sandbox=self._sandbox.traits.engine))
+        stream = self._sandbox.stream(program, tools=approval.toolset, timeout=self._timeout)
+        async with closing(stream):
+            async for event in stream:
+                yield event
 
     async def _ask(self, program: str, approval: RunApproval) -> AsyncGenerator[Event]:
         """Ask whether a program may run; where it may not, the last event is `Completed`."""
@@ -232,6 +263,23 @@ class CodeAgent:
         )
         if not decision.approved:
             yield Completed(refused(decision, self._sandbox.traits.engine))
+
+
+def _checked(rules: Rules, *, can_ask: bool) -> Rules:
+    """Return the rules of an agent's reviews. Raises `InvalidValue` where they could ask and there is nobody to be."""
+    from actbox.review import Rules, Verdict
+
+    if not isinstance(rules, Rules):
+        raise InvalidValue(f"review must be actbox.review.Rules, not {type(rules).__name__}")
+    if not can_ask and rules.can_be(Verdict.ASK):
+        raise InvalidValue("a rule of review asks, and nobody is there to be asked: give approver=…")
+    return Rules({f"tool:{FINAL_ANSWER}": Verdict.ALLOW, **rules.verdicts}, rules.otherwise)
+
+
+async def _advice(program: str, rules: Rules, toolset: Toolset) -> Advice:
+    from actbox.review import review
+
+    return decide(await _reviews.run(review, program, rules, tools=toolset))
 
 
 class _FinalAnswer:

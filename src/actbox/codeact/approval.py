@@ -28,25 +28,30 @@ somebody is asked before every run, whatever the style.
 class RunApproval:
     """What must be approved before one program runs, and the tools that it then runs with.
 
-    `tools` are those because of which `mode` is `always_require`; none where the default mode alone says so.
+    `tools` are those because of which `mode` is `always_require`; none where the default mode alone says so. `findings`
+    is why a review of the program wants somebody to be asked, empty where it does not.
     """
 
     mode: Approval
     toolset: Toolset
     tools: tuple[str, ...] = ()
+    findings: str = ""
 
     @property
     def required(self) -> bool:
         """Whether somebody must be asked before the run."""
-        return self.mode == "always_require"
+        return self.mode == "always_require" or bool(self.findings)
 
     @property
     def reason(self) -> str:
         """Why, as a sentence without its full stop."""
-        if not self.tools:
-            return "every program requires approval"
-        listed = ", ".join(repr(name) for name in self.tools)
-        return f"the program may call tools that require approval: {listed}"
+        reasons = []
+        if self.tools:
+            listed = ", ".join(repr(name) for name in self.tools)
+            reasons.append(f"the program may call tools that require approval: {listed}")
+        elif self.mode == "always_require":
+            reasons.append("every program requires approval")
+        return "; ".join([*reasons, self.findings] if self.findings else reasons)
 
     def request(self, program: str) -> ApprovalRequest:
         """Return the question about the program."""

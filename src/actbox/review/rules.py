@@ -118,6 +118,10 @@ class Rules:
                 return found
         return RULES[rule].verdict
 
+    def can_be(self, verdict: Verdict) -> bool:
+        """Whether there is a finding that would get this verdict."""
+        return verdict in self.verdicts.values() or any(self.verdict(rule) is verdict for rule in RULES)
+
 
 def _verdict(given: object, key: str) -> Verdict:
     try:
