@@ -125,13 +125,26 @@ def run(
         bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")
     ] = False,
     preload: Annotated[list[str] | None, _PRELOAD] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="RULE=VERDICT",
+            help="Read the program before it runs, as `actbox review` does. A finding with the verdict block keeps it "
+            "from running, ask asks you at the terminal (and is a no where there is none), warn warns. "
+            "May be repeated; without one nothing is reviewed.",
+        ),
+    ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
     """Run a Python program in a sandbox.
 
     Its output appears as it is printed. As with `python FILE`, the value of a last expression is not: `--json` has it.
 
-    The exit code is the program's own; 124 after a timeout, 125 when the sandbox failed, 2 for an error of use.
+    A review (--rule) is advice on top of isolation, never instead of it.
+
+    The exit code is the program's own; 124 after a timeout, 125 when the sandbox failed or a review
+    kept the program from running, 2 for an error of use.
     """
     from .arguments import parse_request
     from .run import run_request
@@ -146,6 +159,7 @@ def run(
         domains=domains or [],
         preload=preload or [],
         output=output,
+        rules=rules or [],
     )
     return run_request(request, engine=sandbox, allow_unisolated=allow_unisolated, as_json=as_json)
 

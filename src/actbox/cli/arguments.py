@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
@@ -19,6 +19,9 @@ from actbox.core.program import MAX_SOURCE_BYTES, Program
 
 from .exits import UsageError
 
+if TYPE_CHECKING:
+    from actbox.review import Rules
+
 _MODES: tuple[MountMode, ...] = ("ro", "rw", "overlay")
 _MOUNT_HINT = (
     "write --mount HOST:GUEST or --mount HOST:GUEST:MODE with ro, rw or overlay, such as --mount data:/data:ro"
@@ -27,11 +30,16 @@ _MOUNT_HINT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What one command line asks for. `output` is an existing folder to save artifacts in, or `None`."""
+    """What one command line asks for.
+
+    `output` is an existing folder to save artifacts in, or `None`. `rules` are those of a review before the run; `None`
+    is no review.
+    """
 
     program: Program
     policy: Policy
     output: Path | None = None
+    rules: Rules | None = None
 
 
 def parse_request(
@@ -45,8 +53,10 @@ def parse_request(
     domains: Sequence[str],
     preload: Sequence[str],
     output: Path | None,
+    rules: Sequence[str] = (),
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
+    chosen = _rules(rules)
     try:
         mounted = tuple(_mount(spec) for spec in mounts)
         policy = Policy(
@@ -60,7 +70,15 @@ def parse_request(
         program = Program(source, inputs=values, name=name)
     except InvalidValue as error:
         raise UsageError(str(error), "actbox run --help shows the form of each option") from None
-    return RunRequest(program=program, policy=policy, output=_folder(output))
+    return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen)
+
+
+def _rules(verdicts: Sequence[str]) -> Rules | None:
+    if not verdicts:
+        return None
+    from .rules import rules_from  # what it costs to import is for those who review
+
+    return rules_from(verdicts)
 
 
 def limits_from(timeout: float | None, memory: int | None) -> Limits:

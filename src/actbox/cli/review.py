@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actbox.core.errors import InvalidValue
 from actbox.core.program import Program
-from actbox.review import Review, Rules, ToolCall, Verdict, review, tool_calls
+from actbox.review import Review, ToolCall, Verdict, review, tool_calls
 
 from .arguments import read_program
 from .document import print_document
-from .exits import BROKEN_PIPE, UsageError
+from .exits import BROKEN_PIPE
+from .rules import rules_from
 
 _EXIT_CODES: Final = {Verdict.ALLOW: 0, Verdict.WARN: 0, Verdict.ASK: 3, Verdict.BLOCK: 1}
 _COLOURS: Final = {Verdict.ALLOW: "dim", Verdict.WARN: "yellow", Verdict.ASK: "magenta", Verdict.BLOCK: "red"}
@@ -45,7 +45,7 @@ def review_files(files: Sequence[str], verdicts: Sequence[str], tools: Sequence[
 
     Raises `UsageError` for a file that cannot be read as text, and for a rule or verdict that there is not.
     """
-    rules = _rules(verdicts)
+    rules = rules_from(verdicts)
     programs = [(file, *read_program(file)) for file in files]
     reviewed = []
     for file, code, name in programs:
@@ -58,20 +58,6 @@ def review_files(files: Sequence[str], verdicts: Sequence[str], tools: Sequence[
     else:
         _print(reviewed)
     return _EXIT_CODES[verdict]
-
-
-def _rules(verdicts: Sequence[str]) -> Rules:
-    named: dict[str, str] = {}
-    for spec in verdicts:
-        rule, equals, verdict = spec.rpartition("=")
-        if not equals:
-            raise UsageError(f"--rule {spec!r} is not RULE=VERDICT", "such as --rule process=block")
-        named[rule] = verdict
-    otherwise = named.pop("all", None)
-    try:
-        return Rules(named, otherwise)
-    except InvalidValue as error:
-        raise UsageError(f"--rule: {error}", "such as --rule process=block") from None
 
 
 def _print(reviewed: Sequence[_Reviewed]) -> None:

@@ -84,6 +84,22 @@ async def _run(
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
+    if request.rules is None:
+        return await _run_unread(request, engine, allow_unisolated, show, warn)
+    from .reviewed import advice_on, kept_from_running  # what it costs to import is for those who review
+
+    advice = await advice_on(request.program, request.rules)
+    result = await kept_from_running(request.program, advice, engine)
+    return advice.warn(result or await _run_unread(request, engine, allow_unisolated, show, warn))
+
+
+async def _run_unread(
+    request: RunRequest,
+    engine: str,
+    allow_unisolated: bool,
+    show: Callable[[Event], None],
+    warn: Callable[[str], None],
+) -> ExecutionResult:
     async with open_sandbox(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
         if not box.traits.isolated:
             warn(NO_ISOLATION)
