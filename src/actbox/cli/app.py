@@ -143,8 +143,9 @@ def run(
 
     A review (--rule) is advice on top of isolation, never instead of it.
 
-    The exit code is the program's own; 124 after a timeout, 125 when the sandbox failed or a review
-    kept the program from running, 2 for an error of use.
+    The exit code is the program's own; 124 after a timeout, 125 when
+    the sandbox failed or a review kept the program from running, 2 for
+    an error of use.
     """
     from .arguments import parse_request
     from .run import run_request
