@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from . import catalogue
+from . import catalogue, files
+from .functions import CALLED
 from .names import Names
 from .paths import absolute_path, system_path
 from .scopes import Scope
@@ -39,20 +40,20 @@ def _function(path: str, node: ast.Call, given: list[Values], keywords: dict[str
         yield from _named_at_run_time(path, node, given)
     elif path in ("builtins.__import__", "importlib.import_module"):
         yield from _import_call(path, node, given)
-    elif path in catalogue.OPENS:
+    elif path in files.OPENS:
         values = [*(given[0] if given else ()), *keywords.get("file", ()), *keywords.get("name", ())]
         yield from _files(path, values, writes=_writes(path, node, given, keywords))
-    elif path in catalogue.READS:
+    elif path in files.READS:
         yield from _files(path, paths, writes=False)
-    elif path in catalogue.WRITES:
+    elif path in files.WRITES:
         yield from _files(path, paths, writes=True)
     elif path == "shutil.rmtree":
         for value in paths:
             found = absolute_path(value.text, whole=value.whole) if isinstance(value, (Text, FilePath)) else None
             if found is not None:
                 yield "delete-tree", f"removes the folder tree {found!r}", found
-    elif path in catalogue.CALLED and not _harmless(path, node, given, keywords):
-        yield catalogue.CALLED[path], f"calls {path}, which loads data in a format that can run code", path
+    if path in CALLED and path != "shutil.rmtree" and not _harmless(path, node, given, keywords):
+        yield CALLED[path], f"calls {path}, which loads data in a format that can run code", path
     base, _, last = path.rpartition(".")
     if last in ("get", "pop", "setdefault", "__getitem__") and (base.endswith(".__dict__") or base == "sys.modules"):
         if not (node.args and isinstance(node.args[0], ast.Constant)):
@@ -104,13 +105,12 @@ def _writes(path: str, node: ast.Call, given: list[Values], keywords: dict[str, 
         harmless = {"os.O_RDONLY", "os.O_PATH", "os.O_DIRECTORY", "os.O_CLOEXEC", "os.O_NOFOLLOW", "os.O_NONBLOCK"}
         return not all(isinstance(flag, Ref) and flag.path in harmless for flag in flags)
     modes = given[1] if len(given) > 1 else keywords.get("mode", frozenset())
+    changing = set("wcn") if path.startswith("dbm.") else set("wax+")
     # A mode that is not known may be one for writing.
     unclear = any(isinstance(argument, ast.Starred) for argument in node.args) or any(
         key.arg is None for key in node.keywords
     )
-    return unclear or any(
-        not isinstance(mode, Text) or not mode.whole or set(mode.text) & set("wax+") for mode in modes
-    )
+    return unclear or any(not isinstance(mode, Text) or not mode.whole or set(mode.text) & changing for mode in modes)
 
 
 def _path_method(base: FilePath, name: str, given: list[Values], keywords: dict[str, Values]) -> Iterator[Met]:
@@ -119,9 +119,9 @@ def _path_method(base: FilePath, name: str, given: list[Values], keywords: dict[
         modes = given[0] if given else keywords.get("mode", frozenset())
         writes = any(not isinstance(mode, Text) or set(mode.text) & set("wax+") for mode in modes)
         yield from _files(shown, [base], writes=writes)
-    elif name in catalogue.PATH_READS:
+    elif name in files.PATH_READS:
         yield from _files(shown, [base], writes=False)
-    elif name in catalogue.PATH_WRITES:
+    elif name in files.PATH_WRITES:
         others = [value for value in (given[0] if given else ()) if name in ("rename", "replace")]
         yield from _files(shown, [base, *others], writes=True)
 

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Final
 
 from . import catalogue
+from .files import PATH_CLASSES
 from .scopes import Binding, Place, Scope, ScopeReader
 from .values import (
     NONE,
@@ -346,7 +347,7 @@ class Names:
             return elements(first)
         if path == "pathlib.Path.home":
             return frozenset([FilePath("~")])
-        if path in catalogue.PATH_CLASSES:
+        if path in PATH_CLASSES:
             return frozenset([file_path(single)])
         made = folded(path, single)
         return UNKNOWN if made is None else frozenset([made])

@@ -12,6 +12,7 @@ from actbox.tools import Toolset
 from . import catalogue
 from .calls import judge
 from .findings import Finding, Review, ToolCall
+from .functions import ACTING_IMPORTS, CALLED
 from .names import Names
 from .rules import RULES, Rules
 from .scopes import Scope, ScopeReader, Visit
@@ -125,6 +126,10 @@ class _Reading:
             module = alias.name if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
             named = f", which is named {alias.asname} here" if alias.asname and isinstance(node, ast.Import) else ""
             self._add("import", node, f"imports {module}{named}", module)
+            for loaded in (module,) if isinstance(node, ast.Import) else (module, f"{module}.{alias.name}"):
+                if loaded in ACTING_IMPORTS:
+                    rule = ACTING_IMPORTS[loaded]
+                    self._add(rule, node, f"imports {loaded}, which at once {RULES[rule].about}", loaded)
             path = catalogue.canonical(module if isinstance(node, ast.Import) else f"{module}.{alias.name}")
             if isinstance(node, ast.ImportFrom) and alias.name in catalogue.REACHING:
                 self._add("introspection", node, f"imports {alias.name}", alias.name)
@@ -214,8 +219,8 @@ class _Reading:
                 self._add("dynamic", node, f"hands {what} on as a value; what is done with it is not seen", path)
             elif path in ("builtins.getattr", "builtins.globals", "builtins.vars", "builtins.locals"):
                 self._add("dynamic", node, f"hands {path} on as a value; what is done with it is not seen", path)
-            elif path in catalogue.CALLED:
-                rule = catalogue.CALLED[path]
+            elif path in CALLED:
+                rule = CALLED[path]
                 self._add(rule, node, f"hands {path} on as a value, which {RULES[rule].about}", path)
         elif isinstance(value, ToolFunction):
             line, column = self._place(node)
