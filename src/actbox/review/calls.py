@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from . import catalogue, files
 from .functions import CALLED
+from .methods import EXPRESSIONS, METHODS, reached, runs_text
 from .names import Names
 from .paths import absolute_path, system_path
+from .rules import RULES
 from .scopes import Scope
 from .values import FilePath, Ref, Text, Unknown, Value, Values
 
@@ -19,19 +22,55 @@ Met = tuple[str, str, str]
 _SAFE_LOADERS: Final = frozenset(f"yaml.{name}" for name in ("SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"))
 _NAMED_AT_RUN_TIME: Final = frozenset(["builtins.getattr", "builtins.setattr", "builtins.delattr"])
 
-_GETTERS: Final = frozenset(["operator.attrgetter"])
+_GETTERS: Final = frozenset(["operator.attrgetter", "operator.methodcaller"])
+_FORMATS: Final = frozenset(["format", "format_map", "vformat", "get_field"])
+
+_URL: Final = re.compile(r"(https?|ftps?|s3|s3a|gs|gcs|az|abfss?|hdfs|sftp|ssh)://", re.IGNORECASE)
+_OPENS_URLS: Final = (".", "pandas.", "polars.", "numpy.", "xml.")
+"""What takes an address where it takes a path."""
 
 
-def judge(node: ast.Call, scope: Scope, names: Names, given: list[Values]) -> Iterator[Met]:
-    """Yield what a call meets. `given` is what each positional argument may be."""
+_TOLD_BY: Final = {
+    "numpy.load": ("allow_pickle", 2),
+    "numpy.lib.format.read_array": ("allow_pickle", 1),
+    "inspect.get_annotations": ("eval_str", 1),
+    "inspect.signature": ("eval_str", 1),
+    "annotationlib.get_annotations": ("eval_str", 1),
+    "unittest.main": ("module", 0),
+    "unittest.TestProgram": ("module", 0),
+}
+
+
+def judge(node: ast.Call, scope: Scope, names: Names, given: list[Values], *, frames: bool) -> Iterator[Met]:
+    """Yield what a call meets. `given` is what each positional argument may be; `frames`: see `runs_text`."""
     keywords = {key.arg: names.values(key.value, scope) for key in node.keywords if key.arg}
     if isinstance(node.func, ast.Attribute):
         for base in names.values(node.func.value, scope):
             if isinstance(base, FilePath):
                 yield from _path_method(base, node.func.attr, given, keywords)
+            else:
+                yield from _method(base, node.func.attr, given, keywords, frames=frames)
     for function in names.values(node.func, scope):
         if isinstance(function, Ref):
             yield from _function(function.path, node, given, keywords)
+
+
+def _method(base: Value, name: str, given: list[Values], keywords: dict[str, Values], *, frames: bool) -> Iterator[Met]:
+    first = given[0] if given else keywords.get("expr", frozenset())
+    if name in _FORMATS:
+        texts = [base] if isinstance(base, Text) else first
+        for found in sorted({found for text in texts if isinstance(text, Text) for found in _fields(text.text)}):
+            yield "introspection", f"reads {found} by {name}", found
+    elif name in EXPRESSIONS and not isinstance(base, Ref) and runs_text(first, frames=frames):
+        yield "code", f"calls {name}, which runs the text that it is given", name
+    elif name in files.METHOD_WRITES and not isinstance(base, Text):
+        values = [value for found in (*given, *keywords.values()) for value in found]
+        yield from _files(f".{name}", values, writes=True)
+
+
+def _fields(text: str) -> Iterator[str]:
+    for field in re.findall(r"[.\[][^{}]*", text):
+        yield from reached(field)
 
 
 def _function(path: str, node: ast.Call, given: list[Values], keywords: dict[str, Values]) -> Iterator[Met]:
@@ -53,14 +92,19 @@ def _function(path: str, node: ast.Call, given: list[Values], keywords: dict[str
             if found is not None:
                 yield "delete-tree", f"removes the folder tree {found!r}", found
     if path in CALLED and path != "shutil.rmtree" and not _harmless(path, node, given, keywords):
-        yield CALLED[path], f"calls {path}, which loads data in a format that can run code", path
+        yield CALLED[path], f"calls {path}, which {RULES[CALLED[path]].about}", path
     base, _, last = path.rpartition(".")
     if last in ("get", "pop", "setdefault", "__getitem__") and (base.endswith(".__dict__") or base == "sys.modules"):
         if not (node.args and isinstance(node.args[0], ast.Constant)):
             yield "dynamic", f"looks up a name in {base} that is made at run time", base
+    elif base in catalogue.IMPORT_PATHS and last in catalogue.CHANGES:
+        yield "dynamic", f"changes {base}, where modules are looked for", base
     elif base == "sys.modules" or (base.endswith(".__dict__") and last in ("update", "values", "items", "__setitem__")):
         yield "dynamic", f"changes or goes through {base} as a whole", base
-    elif path in _GETTERS and not all(isinstance(argument, ast.Constant) for argument in node.args):
+    elif path in _GETTERS:
+        for text in [value.text for value in paths if isinstance(value, Text)]:
+            yield from _telling(text)
+    if path in _GETTERS and not all(isinstance(argument, ast.Constant) for argument in node.args):
         yield "dynamic", f"calls {path} with a name that is made at run time", path
 
 
@@ -68,17 +112,24 @@ def _named_at_run_time(path: str, node: ast.Call, given: list[Values]) -> Iterat
     if len(node.args) < 2 or isinstance(node.args[1], ast.Constant):
         if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
             name = node.args[1].value
-            if name in catalogue.REACHING:
-                yield "introspection", f"reads {name}", name
+            if isinstance(name, str):
+                yield from _telling(name)
             return
         if not node.args or not any(isinstance(argument, ast.Starred) for argument in node.args):
             return
     known = sorted({v.text for v in given[1] if isinstance(v, Text) and v.whole}) if len(given) > 1 else []
     for name in known:
-        if name in catalogue.REACHING:
-            yield "introspection", f"reads {name}", name
+        yield from _telling(name)
     said = f": {', '.join(map(repr, known))}" if known else ""
     yield "dynamic", f"calls {path.removeprefix('builtins.')} with a name that is made at run time{said}", path
+
+
+def _telling(text: str) -> Iterator[Met]:
+    for name in reached(text):
+        yield "introspection", f"reads {name}", name
+    last = text.rpartition(".")[2]
+    if last in METHODS:
+        yield METHODS[last], f"uses {last}, which {RULES[METHODS[last]].about}", last
 
 
 def _import_call(path: str, node: ast.Call, given: list[Values]) -> Iterator[Met]:
@@ -91,7 +142,9 @@ def _import_call(path: str, node: ast.Call, given: list[Values]) -> Iterator[Met
 
 def _files(path: str, values: Iterable[Value], *, writes: bool) -> Iterator[Met]:
     for value in values:
-        if isinstance(value, (Text, FilePath)):
+        if isinstance(value, Text) and path.startswith(_OPENS_URLS) and _URL.match(value.text):
+            yield "network", f"opens {value.text!r} by {path}", path
+        elif isinstance(value, (Text, FilePath)):
             found = system_path(value.text, whole=value.whole)
             if found is not None:
                 more = "" if value.whole else " and what follows"
@@ -135,6 +188,10 @@ def _harmless(path: str, node: ast.Call, given: list[Values], keywords: dict[str
     if path == "torch.load":
         flag = flags.get("weights_only")
         return isinstance(flag, ast.Constant) and flag.value is True
-    flag = flags.get("allow_pickle")  # of numpy.load, where it is off unless told
-    unclear = None in flags or len(node.args) > 2 or any(isinstance(arg, ast.Starred) for arg in node.args)
-    return not unclear and (flag is None or (isinstance(flag, ast.Constant) and flag.value is False))
+    # The others do it only if they are told to, by a name or after so many arguments.
+    name, before = _TOLD_BY[path]
+    flag = flags.get(name)
+    unclear = None in flags or len(node.args) > before or any(isinstance(arg, ast.Starred) for arg in node.args)
+    return not unclear and (
+        flag is None or (isinstance(flag, ast.Constant) and flag.value in (False, None, "__main__"))
+    )

@@ -77,6 +77,17 @@ HOLDER_METHODS: Final = frozenset(
 ANYWHERE: Final = frozenset(["os", "subprocess", "builtins", "__builtins__", "ctypes", "importlib"])
 """Modules that are taken for themselves also as an attribute of what is not known: `thing.os.system`."""
 
+IMPORT_PATHS: Final = frozenset(["sys.path", "sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"])
+"""What decides which modules are loaded."""
+
+CHANGES: Final = frozenset(
+    [
+        *("append", "clear", "extend", "insert", "pop", "remove", "reverse", "setdefault", "sort"),
+        *("update", "__delitem__", "__iadd__", "__setitem__"),
+    ]
+)
+"""Methods that change a list or a dictionary."""
+
 BUILTINS: Final = frozenset(vars(builtins))
 
 _SAME: Final[Mapping[str, str]] = {
@@ -158,6 +169,8 @@ _ALSO: Final = (
     *("pathlib.Path.home", "builtins.bytes.fromhex", "sys.modules", "importlib.import_module", "yaml.SafeLoader"),
     *("base64.b64decode", "base64.standard_b64decode", "base64.urlsafe_b64decode", "binascii.unhexlify"),
     *("codecs.decode", "codecs.encode", "inspect.getattr_static", "operator.attrgetter", "builtins.getattr"),
+    *(f"{path}.{method}" for path in sorted(IMPORT_PATHS) for method in sorted(CHANGES)),
+    *all_of("operator", "methodcaller"),
     *all_of("os.path", "join expanduser abspath realpath normpath"),
 )
 _WHOLE: Final = frozenset([*NETWORK_MODULES, *MODULES])
@@ -166,6 +179,14 @@ _ROOTS: Final = frozenset(name.partition(".")[0] for name in _NAMES)
 _FOLLOWED: Final = frozenset(
     ".".join(parts[:length]) for parts in (name.split(".") for name in _NAMES) for length in range(1, len(parts) + 1)
 )
+
+
+_MAKERS: Final = frozenset(name.partition("()")[0] for name in _NAMES if "()" in name)
+
+
+def makes(path: str) -> str | None:
+    """Return the name that stands for what a function or class gives, if its methods are in the catalogue."""
+    return f"{path}()" if path in _MAKERS else None
 
 
 def followed(path: str) -> bool:

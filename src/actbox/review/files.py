@@ -29,6 +29,11 @@ READS: Final = frozenset(
         *all_of("xml.dom.minidom", "parse"),
         *all_of("xml.dom.pulldom", "parse"),
         *all_of("xml.etree.ElementTree", "parse iterparse ElementTree"),
+        *all_of("configparser.ConfigParser()", "read"),
+        *all_of("configparser.RawConfigParser()", "read"),
+        *all_of("numpy.DataSource()", "open"),
+        *all_of("tarfile.open()", "add"),
+        *all_of("zipfile.ZipFile()", "write"),
         *all_of("readline", "read_history_file read_init_file"),
     ]
 )
@@ -45,6 +50,9 @@ WRITES: Final = frozenset(
         *all_of("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler"),
         *all_of("numpy", "save savez savez_compressed savetxt"),
         *all_of("numpy.lib.format", "open_memmap"),
+        *all_of("xml.etree.ElementTree.ElementTree()", "write"),
+        *all_of("xml.etree.ElementTree.parse()", "write"),
+        *all_of("argparse", "FileType()"),
         *all_of("py_compile", "compile"),
         *all_of("compileall", "compile_dir compile_file"),
         *all_of("readline", "write_history_file append_history_file"),
@@ -85,3 +93,13 @@ PATH_WRITES: Final = frozenset(
         "hardlink_to",
     ]
 )
+
+METHOD_WRITES: Final = frozenset(
+    [
+        *("to_csv", "to_excel", "to_feather", "to_hdf", "to_html", "to_json", "to_latex"),
+        *("to_markdown", "to_orc", "to_parquet", "to_pickle", "to_stata", "to_string", "to_xml"),
+        *("write_csv", "write_excel", "write_json", "write_parquet", "savefig", "tofile"),
+        *("extractall",),
+    ]
+)
+"""Methods of data frames, arrays, figures and archives that write to a path, or to an address."""

@@ -55,6 +55,8 @@ FUNCTIONS: Final[Mapping[str, str]] = _table(
             *all_of("timeit", "timeit repeat Timer main"),
             *all_of("cProfile", "run runctx main"),
             *all_of("profile", "run runctx main"),
+            *all_of("cProfile.Profile()", "run runctx"),
+            *all_of("profile.Profile()", "run runctx"),
             *all_of("bdb", "Bdb"),
             *all_of("pdb", "run runeval runctx runcall set_trace Pdb main post_mortem pm"),
             *all_of("trace", "Trace main"),
@@ -126,14 +128,20 @@ FUNCTIONS: Final[Mapping[str, str]] = _table(
         ],
     }
 )
-"""Full names of functions whose very mention counts, called or not."""
+"""Full names of functions whose very mention counts, called or not. `Profile().run` is a method of what it makes."""
 
 CALLED: Final[Mapping[str, str]] = {
     "yaml.load": "unpickle",
     "yaml.load_all": "unpickle",
     "torch.load": "unpickle",
     "numpy.load": "unpickle",
+    "numpy.lib.format.read_array": "unpickle",
     "shutil.rmtree": "delete-tree",
+    "annotationlib.get_annotations": "dynamic",
+    "inspect.get_annotations": "dynamic",
+    "inspect.signature": "dynamic",
+    "unittest.main": "dynamic",
+    "unittest.TestProgram": "dynamic",
 }
 """Functions that count by what they are called with."""
 

@@ -349,6 +349,9 @@ class Names:
             return frozenset([FilePath("~")])
         if path in PATH_CLASSES:
             return frozenset([file_path(single)])
+        instance = catalogue.makes(path)
+        if instance is not None:
+            return frozenset([Ref(instance)])
         made = folded(path, single)
         return UNKNOWN if made is None else frozenset([made])
 

@@ -13,6 +13,7 @@ from . import catalogue
 from .calls import judge
 from .findings import Finding, Review, ToolCall
 from .functions import ACTING_IMPORTS, CALLED
+from .methods import telling
 from .names import Names
 from .rules import RULES, Rules
 from .scopes import Scope, ScopeReader, Visit
@@ -26,7 +27,8 @@ _UNREADABLE: Final = frozenset(
 )
 """Rules whose findings may stand for any tool call: nobody can tell what such code calls."""
 
-_HOLDERS: Final = frozenset(["__main__", "builtins", "sys.modules"])
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_HOLDERS: Final = frozenset(["__main__", "builtins", "sys.modules", *catalogue.IMPORT_PATHS])
 
 
 def review(program: Program | str, rules: Rules | None = None, *, tools: Tools = None) -> Review:
@@ -82,6 +84,8 @@ class _Reading:
             self._names = Names(scopes, tools, program.inputs)
             self._callees = {id(v.node.func) for v in scopes.visits if isinstance(v.node, ast.Call)}
             self._callees |= {id(decorator) for v in scopes.visits for decorator in _decorators(v.node)}
+            self._own = frozenset(v.node.name for v in scopes.visits if isinstance(v.node, _FUNCTIONS))
+            self._frames = any(_names_pandas(v.node) for v in scopes.visits)
             for visit in scopes.visits:
                 self._visit(visit)
             gave_up = self._names.gave_up
@@ -111,6 +115,10 @@ class _Reading:
                 self._subscript(node, visit.scope)
         if isinstance(node, ast.Attribute) and node.attr in catalogue.REACHING:
             self._add("introspection", node, f"reads {node.attr}", node.attr)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            rule = telling(node, self._names.values(node, visit.scope), self._own)
+            if rule is not None:
+                self._add(rule, node, f"uses {node.attr}, which {RULES[rule].about}", node.attr)
         if isinstance(node, ast.Name) and node.id in catalogue.REACHING_NAMES:
             self._add("introspection", node, f"reads {node.id}", node.id)
         loaded = isinstance(node, ast.Call) or isinstance(getattr(node, "ctx", None), ast.Load)
@@ -120,6 +128,10 @@ class _Reading:
             self._mention(node, visit)
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             self._changed(node, self._names.values(node.value, visit.scope))
+            if isinstance(node, ast.Attribute):
+                for value in self._names.values(node.value, visit.scope):
+                    if isinstance(value, Ref) and f"{value.path}.{node.attr}" in catalogue.IMPORT_PATHS:
+                        self._changed(node, frozenset([Ref(f"{value.path}.{node.attr}")]))
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         for alias in node.names:
@@ -148,7 +160,7 @@ class _Reading:
                 self.calls.append(self._any_tool(node))
             else:
                 self._used(value, node, called=True)
-        for rule, message, subject in judge(node, visit.scope, self._names, given):
+        for rule, message, subject in judge(node, visit.scope, self._names, given, frames=self._frames):
             self._add(rule, node, message, subject)
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
@@ -162,7 +174,7 @@ class _Reading:
         """Look at an assignment to, or deletion from, what a module's names are kept in: a reader follows none."""
         for value in holders:
             if isinstance(value, Ref) and (value.path in _HOLDERS or value.path.endswith(".__dict__")):
-                self._add("dynamic", node, f"changes the names in {value.path}, which is not followed", value.path)
+                self._add("dynamic", node, f"changes what is in {value.path}, which is not followed", value.path)
 
     def _mention(self, node: ast.expr, visit: Visit) -> None:
         """Look at an expression that is not what is called: an alias, or a function handed on as a value."""
@@ -290,6 +302,15 @@ class _Reading:
         )
         if rule in _UNREADABLE:
             self.calls.append(ToolCall(tool=None, line=line, column=column, dynamic=True))
+
+
+def _names_pandas(node: ast.AST) -> bool:
+    match node:
+        case ast.Import():
+            return any(alias.name.partition(".")[0] == "pandas" for alias in node.names)
+        case ast.ImportFrom(module=str(module)):
+            return module.partition(".")[0] == "pandas"
+    return False
 
 
 def _decorators(node: ast.AST) -> list[ast.expr]:
