@@ -138,6 +138,26 @@ async def test_a_socket_of_the_host_in_a_mounted_tree_is_out_of_reach(
     assert (await box.run(connect)).error.type == "ConnectionRefusedError"
 
 
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+async def test_a_socket_that_is_bound_between_two_runs_is_out_of_reach(
+    open_box: OpenBox, folder: Path, mode: MountMode
+) -> None:
+    place = str(folder / "s")
+    if len(place) > 100:
+        pytest.skip("the temporary folder's path is too long for a socket")
+    box = await open_box(with_mount(folder, mode))
+    await box.run("1")
+    await asyncio.sleep(0.3)  # what is made ahead of the next run has been made by now
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        listening.listen()
+        listening.settimeout(0)
+        result = await box.run("import socket\nsocket.socket(socket.AF_UNIX).connect('/data/s')")
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert result.error.kind is actbox.ErrorKind.SANDBOX and place in result.error.message
+
+
 async def test_a_named_pipe_is_dead_in_an_overlay_and_alive_in_a_writable_mount(
     open_box: OpenBox, folder: Path
 ) -> None:

@@ -22,6 +22,8 @@ class StoredWorkspace:
     """A workspace in the nursery: its name there, and `folder`, a descriptor of it.
 
     Each run attaches a copy of its own of the workspace's mount, of its inputs read-only, and of the policy's mounts.
+    Where the policy mounts host folders `ro` or `rw` nothing is made ahead of a run: the nursery refuses a folder in
+    which a process of the host has a socket, and that has to hold when the run begins.
     """
 
     def __init__(self, stock: Stock, name: str, folder: int) -> None:
@@ -59,7 +61,7 @@ class StoredWorkspace:
 
     def refill(self) -> None:
         """Have what was taken replaced soon."""
-        if len(self._ahead) < self._wanted:
+        if self._lacks():
             self._stock.later(self._make_ahead)
 
     def drain(self) -> None:
@@ -82,8 +84,13 @@ class StoredWorkspace:
         self.drain()
         os.close(self.folder)
 
+    def _lacks(self) -> bool:
+        """Return whether more should be made ahead."""
+        sockets_live = any(mount["mode"] != "overlay" for mount in self.mounts)
+        return not sockets_live and len(self._ahead) < self._wanted
+
     def _make_ahead(self) -> None:
-        while len(self._ahead) < self._wanted and not self._removed:
+        while self._lacks() and not self._removed:
             made = self.make_mounts()
             with self._lock:
                 self._ahead.append(made)
