@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
@@ -127,6 +128,45 @@ def test_keys_are_not_mounted(home: Path, name: str) -> None:
 def test_a_folder_with_keys_in_it_is_not_mounted(home: Path, name: str) -> None:
     with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it has {home / name}/.* in it"):
         FileMount(home / name, "/data")
+
+
+@pytest.mark.parametrize(
+    "name", [".claude", ".codex", ".databricks.cfg", ".snowflake", ".Xauthority", ".age", ".env", ".pip/pip.conf"]
+)
+def test_what_newer_programs_keep_keys_in_is_not_mounted(home: Path, name: str) -> None:
+    (home / name).parent.mkdir(exist_ok=True)
+    (home / name).write_text("x")
+    with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it .*keys and passwords"):
+        FileMount(home / name, "/data")
+
+
+@pytest.mark.parametrize("name", [".bash_history", ".python_history", ".psql_history", ".local/share/fish"])
+def test_what_was_typed_is_not_mounted(home: Path, name: str) -> None:
+    (home / name).mkdir(parents=True)
+    with pytest.raises(InvalidValue, match="what was typed in it, passwords too"):
+        FileMount(home / name, "/data")
+
+
+@pytest.mark.parametrize("name", [".config", ".local", ".local/share", ".cache"])
+def test_where_programs_keep_settings_is_not_mounted_as_a_whole(home: Path, tmp_path: Path, name: str) -> None:
+    shutil.rmtree(home / name, ignore_errors=True)
+    (home / name / "some program").mkdir(parents=True)
+    with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it .*their settings"):
+        FileMount(home / name, "/data")
+    inside = home / name / "some program"
+    assert FileMount(inside, "/data").host_path == inside
+    elsewhere = tmp_path / "disk"
+    elsewhere.mkdir()
+    (home / name).rename(elsewhere / "moved")
+    (home / name).symlink_to(elsewhere / "moved")
+    for folder in (elsewhere, elsewhere / "moved"):
+        with pytest.raises(InvalidValue, match="their settings"):
+            FileMount(folder, "/data")
+
+
+def test_the_variables_of_a_project_are_mounted_with_it(home: Path) -> None:
+    (home / "project" / ".env").write_text("x")
+    assert FileMount(home / "project", "/data").host_path == home / "project"
 
 
 def test_a_home_folder_and_what_it_lies_in_are_not_mounted(home: Path) -> None:

@@ -35,7 +35,8 @@ _SYSTEM = {
 # Removable disks and what desktops mount are data.
 _ALLOWED = ("/run/media",)
 
-# Below a home folder.
+# Below a home folder. Of these a folder in it may be mounted, if it is none of the rest; not the whole.
+_WHOLE = (".config", ".local", ".local/share", ".local/state", ".cache")
 _KEYS = (
     ".ssh",
     ".gnupg",
@@ -46,6 +47,11 @@ _KEYS = (
     ".gnome2/keyrings",
     ".kde/share/apps/kwallet",
     ".pki",
+    ".age",
+    ".Xauthority",
+    ".ICEauthority",
+    ".env",
+    ".envrc",
     ".keychain",
     ".config/op",
     ".config/keybase",
@@ -76,10 +82,18 @@ _KEYS = (
     ".terraform.d",
     ".terraformrc",
     ".databrickscfg",
+    ".databricks.cfg",
+    ".databricks",
     ".snowsql",
+    ".snowflake",
+    ".config/snowflake",
     ".netrc",
     "_netrc",
     ".pypirc",
+    ".pip",
+    ".config/pip",
+    ".config/uv",
+    ".local/share/uv/credentials",
     ".config/pypoetry/auth.toml",
     ".npmrc",
     ".yarnrc.yml",
@@ -93,6 +107,13 @@ _KEYS = (
     ".cache/huggingface/token",
     ".cache/huggingface/stored_tokens",
     ".kaggle",
+    ".config/kaggle",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".copilot",
+    ".config/github-copilot",
     ".pgpass",
     ".my.cnf",
     ".mylogin.cnf",
@@ -111,6 +132,36 @@ _KEYS = (
     ".bitcoin",
     ".ethereum",
     ".electrum",
+)
+# Below a home folder too: people type passwords.
+_HISTORIES = (
+    ".bash_history",
+    ".zsh_history",
+    ".zsh_sessions",
+    ".zhistory",
+    ".histfile",
+    ".history",
+    ".sh_history",
+    ".ksh_history",
+    ".ash_history",
+    ".local/share/fish",
+    ".python_history",
+    ".ipython",
+    ".node_repl_history",
+    ".irb_history",
+    ".pry_history",
+    ".php_history",
+    ".Rhistory",
+    ".psql_history",
+    ".mysql_history",
+    ".mariadb_history",
+    ".sqlite_history",
+    ".duckdb_history",
+    ".rediscli_history",
+    ".dbshell",
+    ".mongodb",
+    ".lesshst",
+    ".viminfo",
 )
 # What else says where this user's keys or sockets lie; some are lists.
 _VARIABLES = (
@@ -153,6 +204,13 @@ def why_private(path: Path) -> str:
             return f"it {reason}" if path == place else f"it lies in {place}, and that {reason}"
         if identities and (place.is_relative_to(path) or own in _identities(place.parents[:-1])):
             return f"it has {place} in it, and that {reason}"
+    for home in homes:
+        for whole in (_target(home / name) for name in _WHOLE):
+            identities = _identities((whole,))
+            if path == whole or own in identities:
+                return "it is where programs keep their settings, keys and passwords among them"
+            if identities and (whole.is_relative_to(path) or own in _identities(whole.parents[:-1])):
+                return f"it has {whole} in it, where programs keep their settings, keys and passwords among them"
     return ""
 
 
@@ -179,6 +237,8 @@ def _places(homes: list[Path]) -> Iterator[tuple[Path, str]]:
     for home in homes:
         for name in _KEYS:
             yield _target(home / name), "is where keys and passwords are kept"
+        for name in _HISTORIES:
+            yield _target(home / name), "has what was typed in it, passwords too"
     for variable in _VARIABLES:
         for part in os.environ.get(variable, "").split(":"):  # a list, or an address such as unix:path=/run/bus,guid=1
             word = part.removeprefix("path=").partition(",")[0]
