@@ -43,6 +43,8 @@ _ETC_FILES = {
 }
 # Folders of the root that the child covers with something of its own: an environment below one of them comes after.
 COVERED = ("/tmp", "/dev", "/proc", "/workspace")
+# What may lie at the top of an environment and holds the passwords of package indexes; an empty file is shown there.
+_HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env")
 _EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
 _SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
@@ -53,7 +55,11 @@ class Templates:
     def __init__(self, environment: list[str]) -> None:
         """`environment` are the folders of the interpreter and its packages."""
         linux.mount("tmpfs", STAGE, "tmpfs", linux.MS_NOSUID, "mode=0755")
-        self._environment = _outermost([path for path in environment if os.path.isdir(path)])
+        with open(STAGE + "/empty", "w"):
+            pass
+        found = [path for path in environment if os.path.isdir(path)]
+        self._hidden = _hidden_in(["/usr", "/usr/local", *found])
+        self._environment = _outermost(found)
         self._made = 0
         self.late: list[tuple[str, str]] = []
         """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
@@ -62,6 +68,7 @@ class Templates:
                 place = "%s/late/%d" % (STAGE, len(self.late))
                 os.makedirs(place)
                 linux.mount(path, place, None, linux.MS_BIND | linux.MS_REC, None)
+                self._hide(place, path)
                 _seal(place)
                 self.late.append((place, path))
         self.readable = [
@@ -88,6 +95,7 @@ class Templates:
         for path in self._environment:
             if path not in late and not path.startswith("/usr/"):
                 _bind_folder(path, root)
+        self._hide(root, "")
         self._make_etc(root)
         _make_dev(root)
         os.symlink("/workspace/input", root + "/input")
@@ -96,6 +104,15 @@ class Templates:
             _make_point(root + path, is_folder)
         _seal(root)
         return root
+
+    def _hide(self, here: str, path: str) -> None:
+        """Put an empty file over what is hidden in a folder that lies `here` and is `path` to the guest."""
+        for name in self._hidden:
+            if name.startswith(path + "/"):
+                target = here + name[len(path) :]
+                # A link leads to a file of the host's here; where it leads for the guest is in the list as well.
+                if os.path.isfile(target) and os.path.realpath(target) == target:
+                    linux.mount(STAGE + "/empty", target, None, linux.MS_BIND, None)
 
     def _make_etc(self, root: str) -> None:
         for name, text in _ETC_FILES.items():
@@ -141,6 +158,12 @@ def _seal(path: str) -> None:
         device = "%s/dev/%s" % (path, name)
         if os.path.exists(device):
             linux.mount_setattr(device, 0, 0, linux.MOUNT_ATTR_NODEV)
+
+
+def _hidden_in(folders: list[str]) -> list[str]:
+    """Return the paths at which there may be something to hide, and where those lead that are links."""
+    paths = {"%s/%s" % (os.path.abspath(folder), name) for folder in folders for name in _HIDDEN}
+    return sorted(paths | {os.path.realpath(path) for path in paths})
 
 
 def _outermost(paths: list[str]) -> list[str]:
