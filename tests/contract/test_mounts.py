@@ -158,6 +158,24 @@ async def test_a_socket_that_is_bound_between_two_runs_is_out_of_reach(
     assert result.error.kind is actbox.ErrorKind.SANDBOX and place in result.error.message
 
 
+@pytest.mark.parametrize("how", ["relative", "by a link"])
+async def test_a_socket_is_found_whatever_name_it_was_bound_with(
+    open_box: OpenBox, folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = folder.parent / "l"
+    link.symlink_to(folder)
+    name = "sub/s" if how == "relative" else str(link / "sub" / "s")
+    if len(name) > 100:
+        pytest.skip("the temporary folder's path is too long for a socket")
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(name)
+        listening.listen()
+        box = await open_box(with_mount(folder))
+        result = await box.run("1")
+    assert result.error.kind is actbox.ErrorKind.SANDBOX and str(folder / "sub" / "s") in result.error.message
+
+
 async def test_a_named_pipe_is_dead_in_an_overlay_and_alive_in_a_writable_mount(
     open_box: OpenBox, folder: Path
 ) -> None:
@@ -565,6 +583,13 @@ async def test_what_is_written_to_an_overlay_counts_as_memory_where_nothing_else
     result = await box.run(code)
     assert result.error is not None
     assert result.error.kind is actbox.ErrorKind.MEMORY
+
+
+async def test_a_folder_that_cannot_be_renamed_in_an_overlay_is_explained(open_box: OpenBox, folder: Path) -> None:
+    box = await open_box(with_mount(folder, "overlay"))
+    result = await box.run("import os\nos.rename('/data/sub', '/data/new')")
+    assert "shutil.move" in result.error.hint
+    assert (await box.run("import shutil\nshutil.move('/data/sub', '/data/new')")).success
 
 
 async def test_runs_at_once_have_overlays_of_their_own(open_box: OpenBox, folder: Path) -> None:

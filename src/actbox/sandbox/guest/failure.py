@@ -187,6 +187,8 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
         return "DISK", "file_mib", "write smaller files"
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "DISK", "workspace_mib", "write less, or remove files that are no longer needed"
+    if code == errno.EXDEV:  # or a folder in an overlay, which the kernel would have to mark as moved
+        return "RUNTIME", "", "a rename ends at a mount, and takes no folder of an overlay mount: use shutil.move"
     if code == errno.EMFILE:
         return "RUNTIME", "open_files", "close files when done with them (use `with`)"
     if _has_met_no_network(error):

@@ -161,17 +161,42 @@ def _open_same(mount: Dict[str, Any]) -> int:
 
 
 def _socket_below(path: str) -> str:
-    """Return where a socket lies below a folder that a process of the host has bound, "" if none is known."""
+    """Return where a socket lies below a folder that a process of the host has bound, "" if none is known.
+
+    The kernel tells a socket by the name that it was bound with. That may lead through links, or begin in the working
+    folder that a process has or had: such names are looked for in the working folders that are known, and in this one.
+    """
     inside = path.rstrip("/") + "/"
+    folders: Dict[str, str] = {}
+    starts: List[str] = []
     with open("/proc/self/net/unix", "rb") as file:
-        for line in file.read().splitlines()[1:]:
-            words = line.split(None, 7)
-            name = os.fsdecode(words[7]) if len(words) == 8 else ""
-            if name.startswith(inside):
+        lines = file.read().splitlines()[1:]
+    for words in (line.split(None, 7) for line in lines):
+        name = os.fsdecode(words[7]) if len(words) == 8 else "@"
+        if name.startswith("@"):  # it has no file
+            continue
+        if not name.startswith("/") and not starts:
+            starts = [inside, *_working_folders()]
+        for start in ["/"] if name.startswith("/") else starts:
+            folder, _, last = os.path.join(start, name).rpartition("/")
+            if folder not in folders:
+                folders[folder] = os.path.realpath(folder).rstrip("/") + "/"
+            found = folders[folder] + last
+            if found.startswith(inside):
                 with contextlib.suppress(OSError):  # it has the name still, and no file any more
-                    if stat.S_ISSOCK(os.lstat(name).st_mode):
-                        return name
+                    if stat.S_ISSOCK(os.lstat(found).st_mode):
+                        return found
     return ""
+
+
+def _working_folders() -> List[str]:
+    """Return the working folders of the host's processes, of which an ordinary user's nursery may see none."""
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+                found.add(os.readlink("/proc/%s/cwd" % name))
+    return [folder for folder in found if folder.startswith("/")]
 
 
 def _mount_number(descriptor: int) -> str:
