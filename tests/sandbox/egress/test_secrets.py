@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actbox import AllowedDomain, Secret
-from actbox.sandbox.egress.redaction import Redactor
+from actbox.sandbox.egress.redaction import Redactor, Spellings
 from tests.sandbox.egress.conftest import Net
 from tests.sandbox.egress.hosts import Asked, response
 
@@ -45,7 +45,8 @@ def ways(value: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("way", ways(VALUE))
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_an_echo_is_found_in_every_usual_spelling_and_over_pieces(way: str, size: int):
-    redactor = Redactor([Secret("github", VALUE, ["api.example"])])
+    spellings = Spellings([Secret("github", VALUE, ["api.example"])])
+    redactor = Redactor(spellings)
     body = b"before " + ways(VALUE)[way] + b" after"
     out = b"".join(redactor.feed(body[start : start + size]) for start in range(0, len(body), size))
     out += redactor.finish()
@@ -54,13 +55,14 @@ def test_an_echo_is_found_in_every_usual_spelling_and_over_pieces(way: str, size
     assert out.endswith(b" after")
     middle = ways(VALUE)[way].strip(b'"')
     assert middle not in out
-    assert redactor.whole(body) == out
+    assert spellings.redact(body) == out
 
 
 @given(st.text("abü/+", min_size=1, max_size=6), st.lists(st.text("abü/+ ", max_size=9), max_size=6), st.data())
 def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: list[str], data: st.DataObject):
     body = value.join(parts).encode()
-    redactor = Redactor([Secret("n", value, ["api.example"])])
+    spellings = Spellings([Secret("n", value, ["api.example"])])
+    redactor = Redactor(spellings)
     out = b""
     while body:
         size = data.draw(st.integers(1, len(body)))
@@ -72,13 +74,15 @@ def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: li
 
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_what_has_no_secret_in_it_passes_unchanged(body: bytes, size: int):
-    redactor = Redactor([Secret("github", VALUE, ["api.example"])])
+    spellings = Spellings([Secret("github", VALUE, ["api.example"])])
+    redactor = Redactor(spellings)
     out = b"".join(redactor.feed(body[start : start + size]) for start in range(0, len(body), size))
     assert out + redactor.finish() == body
 
 
 def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
-    redactor = Redactor([Secret("github", "longsecret", ["api.example"])])
+    spellings = Spellings([Secret("github", "longsecret", ["api.example"])])
+    redactor = Redactor(spellings)
     assert redactor.feed(b"data: event\n\n") == b"data: event\n\n"
     assert redactor.feed(b"see longsec") == b"see "
     assert redactor.feed(b"tion") == b"longsection"
@@ -159,3 +163,25 @@ async def test_failures_do_not_quote_the_request(net: Net, caplog: pytest.LogCap
     answer = await door.inside(place, f"GET / HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 502 ")
     assert "s3cr3t" not in answer.decode() + repr(await net.all_told(1)) + caplog.text
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_no_other_host_can_tell_the_program_a_secret_that_it_has_heard_of(net: Net, tls: bool):
+    value = "s3cr3t-value"
+
+    def answer(asked: Asked) -> bytes:
+        return response(f"I heard {value}".encode(), headers=f"X-Heard: {value}\r\n")
+
+    other = await net.host("other.example", tls=tls, answer=answer)
+    door = await net.proxy(
+        AllowedDomain("mine.example"),
+        AllowedDomain(other.place, ["GET"], private=True),
+        secrets=[Secret("key", value, ["mine.example"])],
+    )
+    path = "/" if tls else f"{other.url}/"
+    request = f"GET {path} HTTP/1.1\r\nHost: {other.place}\r\nRange: bytes=0-9\r\nConnection: close\r\n\r\n".encode()
+    heard = await (door.inside(other.place, request) if tls else door.send(request))
+    assert heard.count(b"[secret key]") == 2
+    assert value.encode() not in heard
+    assert other.asked[0].values("authorization") == other.asked[0].values("range") == []
+    assert other.asked[0].values("accept-encoding") == ["identity"]

@@ -109,7 +109,8 @@ class Conversation:
                 dial = self._dialer.connect_tls if scheme == "https" else self._dialer.connect_plain
                 upstream = await dial(entry, record.host, record.port)
                 secrets = self._rules.secrets(scheme, record.host, record.port)
-                exchange = Exchange(request, stream, upstream, entry, secrets, record, self._bounds)
+                spellings = self._rules.spellings
+                exchange = Exchange(request, stream, upstream, entry, secrets, spellings, record, self._bounds)
                 return await exchange.run(_authority(scheme, record.host, record.port))
         except Denied as denied:
             return await self._refuse(request, stream, record, denied)

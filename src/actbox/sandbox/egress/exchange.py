@@ -12,10 +12,10 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
 from .bounds import Bounds
-from .headers import Headers, end_to_end, with_secrets
+from .headers import Headers, end_to_end, to_be_readable, with_secrets
 from .incoming import ClientGone, IncomingRequest
 from .record import Record
-from .redaction import Redactor
+from .redaction import Redactor, Spellings
 from .refusal import Denied, request_too_large, response_too_large
 from .streams import ByteStream
 
@@ -31,7 +31,10 @@ class Broken(Exception):
 
 
 class Exchange:
-    """Sends a request on and its response back. `secrets` are those that the request carries."""
+    """Sends a request on and its response back.
+
+    `secrets` are those that the request carries; `spellings` what the response may not contain, if there is any.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Exchange:
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         entry: AllowedDomain,
         secrets: Sequence[Secret],
+        spellings: Spellings | None,
         record: Record,
         bounds: Bounds,
     ) -> None:
@@ -50,7 +54,7 @@ class Exchange:
         self._secrets = secrets
         self._record = record
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=bounds.head_bytes)
-        self._redactor = Redactor(secrets) if secrets else None
+        self._spellings = spellings
         self._begun = False
 
     async def run(self, authority: str) -> bool:
@@ -83,8 +87,9 @@ class Exchange:
     async def _send_head(self, authority: str) -> None:
         head = self._request.head
         headers = [(name, value) for name, value in end_to_end(head.headers) if name not in (b"host", b"expect")]
-        if self._secrets:
-            headers = with_secrets(headers, self._secrets)
+        if self._spellings is not None:
+            headers = to_be_readable(headers)
+        headers = with_secrets(headers, self._secrets)
         headers = [(b"host", authority.encode("ascii")), *headers, (b"connection", b"close")]
         if head.values(b"transfer-encoding"):
             headers.append((b"transfer-encoding", b"chunked"))
@@ -122,17 +127,18 @@ class Exchange:
     async def _download(self) -> None:
         response = await self._response()
         headers = self._checked(response)
-        reason = response.reason if self._redactor is None else self._redactor.whole(response.reason)
+        reason = response.reason if self._spellings is None else self._spellings.redact(response.reason)
         await self._answer(h11.Response(status_code=response.status_code, headers=headers, reason=reason))
         self._record.status = response.status_code
+        redactor = None if self._spellings is None else Redactor(self._spellings)
         async for piece in self._response_body():
             self._record.received_bytes += len(piece)
             if self._record.received_bytes > self._entry.response_bytes:
                 raise response_too_large(self._entry)
-            passed = piece if self._redactor is None else self._redactor.feed(piece)
+            passed = piece if redactor is None else redactor.feed(piece)
             if passed:
                 await self._answer(h11.Data(data=passed))
-        if self._redactor is not None and (rest := self._redactor.finish()):
+        if redactor is not None and (rest := redactor.finish()):
             await self._answer(h11.Data(data=rest))
         await self._answer(h11.EndOfMessage())
 
@@ -161,9 +167,9 @@ class Exchange:
         if reads_body and any(int(length) > self._entry.response_bytes for length in lengths):
             raise response_too_large(self._entry)
         chunked = any(name == b"transfer-encoding" for name, _ in response.headers)
-        if chunked or (reads_body and self._redactor is not None):
+        if chunked or (reads_body and self._spellings is not None):
             headers = [(name, value) for name, value in headers if name != b"content-length"]
-        if self._redactor is None:
+        if self._spellings is None:
             return headers
         codings = {value.strip().lower() for name, value in headers if name == b"content-encoding"}
         if reads_body and codings - {b"", b"identity"}:
@@ -171,7 +177,7 @@ class Exchange:
                 502,
                 f"{self._record.host} answered in a content encoding, in which an echo of a secret could not be found.",
             )
-        redact = self._redactor.whole
+        redact = self._spellings.redact
         return [(name, redact(value)) for name, value in headers if redact(name) == name]
 
     async def _send(self, event: h11.Event) -> None:

@@ -12,6 +12,7 @@ _FOR_ONE_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
     | {b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )
+_SHAPE_THE_ANSWER = frozenset({b"accept-encoding", b"range", b"if-range"})
 _NEVER_NAMED_IN_CONNECTION = frozenset({b"host", b"content-length"})  # they frame and address the message
 
 
@@ -24,17 +25,18 @@ def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def with_secrets(headers: Headers, secrets: Sequence[Secret]) -> Headers:
-    """Return the headers of a request with each secret's own in place of what the program sent.
-
-    The answer must be readable and whole, so that an echo in it is found: no encoding, no ranges.
-    """
+    """Return the headers of a request with each secret's own in place of what the program sent."""
     carried = {}
     for secret in secrets:
         name, _, value = secret.header.partition(": ")
         carried[name.lower().encode("ascii")] = value.replace("{}", secret.value).encode()
-    left_out = {*carried, b"accept-encoding", b"range", b"if-range"}
-    return [
-        *((name, value) for name, value in headers if name not in left_out),
-        (b"accept-encoding", b"identity"),
-        *carried.items(),
-    ]
+    return [*((name, value) for name, value in headers if name not in carried), *carried.items()]
+
+
+def to_be_readable(headers: Headers) -> Headers:
+    """Return the headers of a request whose answer must be readable and whole, so that an echo in it is found.
+
+    No encoding, then, and no ranges.
+    """
+    left = [(name, value) for name, value in headers if name not in _SHAPE_THE_ANSWER]
+    return [*left, (b"accept-encoding", b"identity")]

@@ -18,24 +18,35 @@ from actbox.core.secrets import Secret
 _LEAST_ENCODED = 4  # bytes of an encoded form below which it would be found everywhere
 
 
-class Redactor:
-    """Replaces values by `[secret NAME]` in a stream; `secrets` are those that went out with the request."""
+class Spellings:
+    """All the ways in which the values of some secrets, at least one, may be spelled."""
 
     def __init__(self, secrets: Sequence[Secret]) -> None:
         self._instead: dict[bytes, bytes] = {}
         for secret in secrets:
             for form in _forms(secret.value):
                 self._instead.setdefault(form, f"[secret {secret.name}]".encode())
-        longest_first = sorted(self._instead, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
-        self._forms = longest_first
-        self._starts = frozenset(form[0] for form in longest_first)
-        self._longest = len(longest_first[0])
-        self._held = b""
+        self.forms = sorted(self._instead, key=len, reverse=True)
+        self.pattern = re.compile(b"|".join(map(re.escape, self.forms)))
 
-    def whole(self, data: bytes) -> bytes:
-        """Return some bytes that are whole, such as a header's value, without the values."""
-        return self._pattern.sub(self._replacement, data)
+    def redact(self, data: bytes) -> bytes:
+        """Return some bytes that are whole, such as a header's value, with `[secret NAME]` for each value."""
+        return self.pattern.sub(self.replacement, data)
+
+    def replacement(self, match: re.Match[bytes]) -> bytes:
+        """Return what stands for a place where `pattern` was found."""
+        return self._instead[match[0]]
+
+
+class Redactor:
+    """Replaces values by `[secret NAME]` in one stream."""
+
+    def __init__(self, spellings: Spellings) -> None:
+        self._spellings = spellings
+        self._forms = spellings.forms
+        self._starts = frozenset(form[0] for form in self._forms)
+        self._longest = len(self._forms[0])
+        self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return what may be passed on. An end that could be the beginning of a value is held back."""
@@ -43,10 +54,10 @@ class Redactor:
         hold = self._may_begin(data)
         out = []
         done = 0
-        for match in self._pattern.finditer(data):
+        for match in self._spellings.pattern.finditer(data):
             if match.start() >= hold:
                 break
-            out += [data[done : match.start()], self._replacement(match)]
+            out += [data[done : match.start()], self._spellings.replacement(match)]
             done = match.end()
         cut = max(hold, done)
         out.append(data[done:cut])
@@ -56,10 +67,7 @@ class Redactor:
     def finish(self) -> bytes:
         """Return what was held back, at the end of the stream."""
         held, self._held = self._held, b""
-        return self.whole(held)
-
-    def _replacement(self, match: re.Match[bytes]) -> bytes:
-        return self._instead[match[0]]
+        return self._spellings.redact(held)
 
     def _may_begin(self, data: bytes) -> int:
         """Return the first place from which the rest is the beginning of some form, and not the whole of it."""

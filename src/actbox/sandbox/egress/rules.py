@@ -10,6 +10,7 @@ from typing import Literal
 from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
+from .redaction import Spellings
 from .refusal import Denied
 
 Scheme = Literal["http", "https"]
@@ -27,6 +28,11 @@ class Rules:
         # sorted() is stable: of equally specific entries the first stays first
         self._entries = sorted(domains, key=lambda entry: entry.specificity, reverse=True)
         self._secrets = tuple(secrets)
+        # What some host may learn, another may repeat: one that was asked to fetch from the first, or that the first
+        # tells. A secret without domains goes nowhere, and programs know it anyway.
+        sent = [secret for secret in secrets if secret.domains]
+        self.spellings = Spellings(sent) if sent else None
+        """What no answer that is read may contain, whichever host it comes from."""
         self._begun: dict[AllowedDomain, deque[float]] = {entry: deque() for entry in self._entries}
 
     @property
