@@ -80,12 +80,35 @@ def test_what_has_no_secret_in_it_passes_unchanged(body: bytes, size: int):
     assert out + redactor.finish() == body
 
 
-def test_nothing_is_held_back_that_cannot_be_the_beginning_of_a_secret():
-    spellings = Spellings([Secret("github", "longsecret", ["api.example"])])
-    redactor = Redactor(spellings)
+def test_whole_lines_are_not_held_back():
+    redactor = Redactor(Spellings([Secret("github", "longsecret", ["api.example"])]))
     assert redactor.feed(b"data: event\n\n") == b"data: event\n\n"
-    assert redactor.feed(b"see longsec") == b"see "
-    assert redactor.feed(b"tion") == b"longsection"
+    assert redactor.feed(b"see longsec") == b""
+    assert redactor.feed(b"tion\r") == b"see longsection\r"
+    assert not any(b"\n" in form or b"\r" in form for form in Spellings([Secret("n", VALUE, ["a.example"])]).forms)
+
+
+@given(st.sampled_from(sorted(ways("zQ7kP0vX/+ü").values())), st.data(), st.integers(0, 400))
+def test_what_is_held_back_does_not_tell_whether_a_guess_is_right_so_far(way: bytes, data: st.DataObject, before: int):
+    guess = way[: data.draw(st.integers(0, len(way) - 1))]
+    secrets = [Secret("a", "zQ7kP0vX/+ü", ["api.example"]), Secret("b", "short", ["api.example"])]
+    passed = []
+    for text in (guess, b"~" * len(guess)):
+        redactor = Redactor(Spellings(secrets))
+        passed.append([len(redactor.feed(piece)) for piece in (b"." * before, text[:3], text[3:])])
+    assert passed[0] == passed[1] or b"[secret" in Spellings(secrets).redact(guess)
+
+
+async def test_what_was_held_back_is_not_said_where_an_answer_breaks_off(net: Net):
+    def answer(asked: Asked) -> bytes:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nfirst line\ns3cr3t-va"
+
+    host = await net.host("api.example", answer=answer)
+    secret = Secret("key", "s3cr3t-value", [f"http://{host.place}"])
+    door = await net.proxy(AllowedDomain(host.place, private=True), secrets=[secret])
+    heard = await door.send(f"GET {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n".encode())
+    assert b"first line" in heard
+    assert b"s3cr" not in heard
 
 
 async def test_the_host_gets_the_value_and_the_guest_never_sees_it(net: Net, caplog: pytest.LogCaptureFixture):

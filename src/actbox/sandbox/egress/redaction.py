@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus
 
 from actbox.core.secrets import Secret
 
+_HELD_IN = 64  # bytes; what is held back is a multiple, so as not to tell the length of a value
 _LEAST_ENCODED = 4  # bytes of an encoded form below which it would be found everywhere
 
 
@@ -43,23 +44,26 @@ class Redactor:
 
     def __init__(self, spellings: Spellings) -> None:
         self._spellings = spellings
-        self._forms = spellings.forms
-        self._starts = frozenset(form[0] for form in self._forms)
-        self._longest = len(self._forms[0])
+        self._hold = -(-len(spellings.forms[0]) // _HELD_IN) * _HELD_IN
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return what may be passed on. An end that could be the beginning of a value is held back."""
+        """Return what may be passed on. What follows the last end of a line is held back, as far as a value may reach.
+
+        How much that is depends on nothing but the length of the data. If only the beginning of a value were held, a
+        program could have a host repeat its guesses, and learn from silence which one is right so far.
+        """
         data = self._held + data
-        hold = self._may_begin(data)
+        lines = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1  # no spelling has an end of line in it
+        decided = max(lines, len(data) - self._hold)
         out = []
         done = 0
         for match in self._spellings.pattern.finditer(data):
-            if match.start() >= hold:
+            if match.start() >= decided:
                 break
             out += [data[done : match.start()], self._spellings.replacement(match)]
             done = match.end()
-        cut = max(hold, done)
+        cut = max(decided, done)
         out.append(data[done:cut])
         self._held = data[cut:]
         return b"".join(out)
@@ -68,15 +72,6 @@ class Redactor:
         """Return what was held back, at the end of the stream."""
         held, self._held = self._held, b""
         return self._spellings.redact(held)
-
-    def _may_begin(self, data: bytes) -> int:
-        """Return the first place from which the rest is the beginning of some form, and not the whole of it."""
-        for start in range(max(0, len(data) - self._longest + 1), len(data)):
-            if data[start] in self._starts:
-                rest = data[start:]
-                if any(len(form) > len(rest) and form.startswith(rest) for form in self._forms):
-                    return start
-        return len(data)
 
 
 def _forms(value: str) -> set[bytes]:
