@@ -94,6 +94,9 @@ class NetworkRequest:
     `method` is `CONNECT` and `path` empty where an encrypted connection was passed through unread. `path` has no query.
     `status` is that of the response the program got, 0 where it got none; `reason` is a sentence where it was refused,
     and where the host could not be reached. Bytes are those of bodies, or all that went through unread.
+
+    Everything that was allowed is told. Of refusals in one sandboxed process the first 1000 are told one by one; after
+    them one event stands for up to 1000, and its `reason` says for how many others.
     """
 
     host: str

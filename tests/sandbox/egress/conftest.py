@@ -57,12 +57,14 @@ class Net:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         door = Door(listener.getsockname()[1], egress, self.folder / "authority.pem")
         door.authority_file.write_bytes(egress.authority_pem or self.authority.pem)
-        serving = asyncio.create_task(egress.serve(listener, kind, self.told.append))
+        allotment = egress.allot(self.told.append)
+        serving = asyncio.create_task(egress.serve(listener, kind, allotment))
 
         async def stop() -> None:
             serving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await serving
+            allotment.tell_rest()
 
         door.stop = stop
         self.stack.push_async_callback(stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 
 import pytest
@@ -129,6 +130,69 @@ async def test_connections_beyond_the_bound_wait_for_one_to_end(net: Net):
     assert not waiting.done()
     first[1].close()
     assert (await waiting).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_guest_that_takes_all_its_connections_leaves_others_theirs(net: Net):
+    host = await net.host("a.example")
+    door = await net.proxy(AllowedDomain(host.place, private=True), guest_connections=1)
+    other = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(door.egress.serve(other, "proxy", door.egress.allot(net.told.append)))
+    _, holding = await asyncio.open_connection("127.0.0.1", door.port)
+    waiting = asyncio.create_task(door.send(get(host)))
+    reader, writer = await asyncio.open_connection(*other.getsockname())
+    writer.write(get(host))
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    assert not waiting.done()
+    holding.close()
+    assert (await waiting).startswith(b"HTTP/1.1 200 ")
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+REFUSED = b"GET http://no.example/ HTTP/1.1\r\nHost: no.example\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "connections", "told"), [(REFUSED * 20, 1, 5), (b"nonsense\n\r\n", 20, 6)], ids=["refused", "malformed"]
+)
+async def test_what_is_asked_in_vain_goes_on_at_a_rate(net: Net, sent: bytes, connections: int, told: int):
+    entry = AllowedDomain("a.example", requests_per_minute=1)
+    door = await net.proxy(entry, asked_at_once=6, asked_per_second=0.001)
+    asking = [asyncio.create_task(door.send(sent)) for _ in range(connections)]
+    await net.all_told(told)
+    await asyncio.sleep(0.2)  # in which all the others would be told as well
+    assert [event.decision for event in net.told] == ["refused"] * told
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_refusals_beyond_a_number_are_told_together_and_what_is_allowed_one_by_one(net: Net):
+    host = await net.host("a.example")
+    door = await net.proxy(AllowedDomain(host.place, private=True), refusals_told=3)
+    for _ in range(8):
+        assert (await door.send(get(host))).startswith(b"HTTP/1.1 200 ")
+        request = b"GET http://no.example/ HTTP/1.1\r\nHost: no.example\r\nConnection: close\r\n\r\n"
+        assert (await door.send(request)).startswith(b"HTTP/1.1 403 ")
+    await door.stop()
+    assert sum(event.decision == "allowed" for event in net.told) == 8
+    refused = [event.reason for event in net.told if event.decision == "refused"]
+    assert len(refused) == 5
+    assert not any("So were" in reason for reason in refused[:3])
+    assert refused[3].endswith("So were 2 other requests before this one.")
+    assert refused[4].endswith("So were 1 other requests before this one.")
+
+
+async def test_a_handshake_that_fails_counts_as_a_request(net: Net):
+    door = await net.proxy(AllowedDomain("a.example", ["GET"], requests_per_minute=1))
+    distrustful = ssl.create_default_context(cadata=net.authority.pem.decode())
+    for count, decision in ((1, "allowed"), (2, "refused")):
+        _, writer, _ = await door.tunnel("a.example:443")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await writer.start_tls(distrustful, server_hostname="a.example")
+        writer.transport.abort()
+        assert (await net.all_told(count))[-1].decision == decision
 
 
 async def test_cancelling_closes_every_connection_and_the_listener_and_tells_what_was_under_way(net: Net):

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 class Bounds:
     """How much one sandbox may ask of its proxy, whatever its policy allows.
 
-    A connection beyond `connections` waits until another one has ended. `head_bytes`, `line_bytes` and `headers` bound
+    A connection beyond `connections`, or beyond the `guest_connections` of one guest, waits until another has ended.
+    Each connection, TLS handshake and request of a guest counts as asked, also if it is refused: what goes beyond
+    `asked_at_once` waits, and goes on at `asked_per_second` besides what the policy's entries allow. After
+    `refusals_told` refusals of a guest, one event stands for as many. `head_bytes`, `line_bytes` and `headers` bound
     the head of a request, and `head_bytes` that of a response; `hello_bytes` bounds a TLS ClientHello.
 
     Times are in seconds: `idle` for a client that sends nothing where something is expected, `hello` for a TLS
@@ -17,7 +20,11 @@ class Bounds:
     in which nothing moves either way.
     """
 
-    connections: int = 128
+    connections: int = 256
+    guest_connections: int = 64
+    asked_at_once: float = 500.0
+    asked_per_second: float = 50.0
+    refusals_told: int = 1000
     head_bytes: int = 64 * 1024
     line_bytes: int = 16 * 1024
     headers: int = 100

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from actbox.core.domains import AllowedDomain, is_address
-from actbox.core.events import NetworkRequest
 
+from .allotment import Allotment
 from .authority import Authority
 from .bounds import Bounds
 from .client_hello import ClientHello, NotHello, parse_client_hello
@@ -25,7 +25,6 @@ from .tunnel import pass_through
 from .upstream import Dialer
 
 Kind = Literal["proxy", "http", "https"]
-Tell = Callable[[NetworkRequest], None]
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, section 6.2)
@@ -53,13 +52,13 @@ class Place:
 class Conversation:
     """Serves one connection; each request, and each connection that is refused, is told once."""
 
-    def __init__(self, enforcement: Enforcement, stream: TcpStream, tell: Tell) -> None:
+    def __init__(self, enforcement: Enforcement, stream: TcpStream, allotment: Allotment) -> None:
         self._rules = enforcement.rules
         self._dialer = enforcement.dialer
         self._authority = enforcement.authority
         self._bounds = enforcement.bounds
         self._stream = stream
-        self._tell = tell
+        self._allotment = allotment
 
     async def run(self, kind: Kind, port: int | None = None) -> None:
         """Go on until the client or a failure ends the connection; `port` is the usual one of its kind unless told."""
@@ -82,11 +81,12 @@ class Conversation:
                 record = Record(host=(place and place.host) or "", port=place.port if place else 0)
                 record.failed(malformed)
                 record.status = malformed.status
-                self._tell(record.told())
+                self._allotment.tell(record.told())
                 await self._say(stream, malformed, close=True)
                 break
             if request is None:
                 break
+            await self._allotment.ask()
             if place is None and request.head.method == "CONNECT":
                 await self._connect(request, reader)
                 return
@@ -129,7 +129,7 @@ class Conversation:
             record.reason = "The program closed the connection."
             raise
         finally:
-            self._tell(record.told())
+            self._allotment.tell(record.told())
 
     def _decide(self, head: RequestHead, place: Place | None, record: Record) -> tuple[Scheme, AllowedDomain]:
         """Return how the request goes on and by which entry, or raise `Denied`; note in the record where it goes."""
@@ -185,7 +185,7 @@ class Conversation:
             return
         if self._rules.reads(entry, host, port):
             await self._write(self._stream, _ESTABLISHED)
-            await self._terminate_named(host, port, record, reader.rest())
+            await self._terminate_named(entry, host, port, record, reader.rest())
             return
 
         async def establish() -> bytes:
@@ -208,14 +208,14 @@ class Conversation:
             raise Malformed("a CONNECT has no body")
         return host, port, self._rules.entry("https", host, port)
 
-    async def _terminate_named(self, host: str, port: int, record: Record, first: bytes) -> None:
+    async def _terminate_named(self, entry: AllowedDomain, host: str, port: int, record: Record, first: bytes) -> None:
         try:
             raw, hello = await self._hello(first)
             _check_name(hello, host, read=True)
         except Denied as denied:
             await self._end(record, denied, spoken="tls")
             return
-        await self._terminate(host, port, record, raw)
+        await self._terminate(entry, host, port, record, raw)
 
     async def _transparent_tls(self, port: int) -> None:
         record = Record(method="CONNECT", port=port)
@@ -236,7 +236,7 @@ class Conversation:
             await self._end(record, denied, spoken="tls")
             return
         if reads:
-            await self._terminate(host, port, record, raw)
+            await self._terminate(entry, host, port, record, raw)
             return
 
         async def heard() -> bytes:
@@ -260,9 +260,10 @@ class Conversation:
             raise ClientGone from None
         return data, hello
 
-    async def _terminate(self, host: str, port: int, record: Record, raw: bytes) -> None:
+    async def _terminate(self, entry: AllowedDomain, host: str, port: int, record: Record, raw: bytes) -> None:
         """Speak TLS with the client in the host's stead, and serve the requests inside."""
         assert self._authority is not None, "an entry that is read without an authority"
+        await self._allotment.ask()
         tls = TlsServerStream(self._stream, self._authority.context(host), raw)
         try:
             async with asyncio.timeout(self._bounds.hello):
@@ -272,7 +273,11 @@ class Conversation:
             record.reason = (
                 f"The program ended the TLS handshake{why}; perhaps it does not trust the sandbox's authority."
             )
-            self._tell(record.told())
+            try:
+                self._rules.count(entry)  # or there would be no end of those that are told as allowed
+            except Denied as denied:
+                record.failed(denied)
+            self._allotment.tell(record.told())
             self._stream.abort()
             return
         await self._requests(tls, Place("https", host, port))
@@ -307,14 +312,14 @@ class Conversation:
             raise
         finally:
             if not told:
-                self._tell(record.told())
+                self._allotment.tell(record.told())
 
     async def _end(self, record: Record, denied: Denied, spoken: Literal["http", "tls"]) -> None:
         """Tell why a connection ends, and say so to the client as far as what it speaks allows."""
         record.failed(denied)
         if spoken == "http":
             record.status = denied.status
-        self._tell(record.told())
+        self._allotment.tell(record.told())
         if spoken == "http":
             await self._say(self._stream, denied, close=True)
         else:

@@ -21,7 +21,7 @@ class Gate:
     def __init__(self, proxy: EgressProxy, ways: Sequence[Way], tell: Callable[[NetworkRequest], None]) -> None:
         self._proxy = proxy
         self._ways = ways
-        self._tell = tell
+        self._allotment = proxy.allot(tell)
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
@@ -44,6 +44,7 @@ class Gate:
         self.end()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._allotment.tell_rest()
 
     def _open(self, descriptors: list[int]) -> None:
         if self._closed:
@@ -57,7 +58,7 @@ class Gate:
 
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await self._proxy.serve(listener, way.kind, self._tell, way.port)
+            await self._proxy.serve(listener, way.kind, self._allotment, way.port)
 
 
 def _close_listener(listener: socket.socket, _: asyncio.Task[None]) -> None:

@@ -15,6 +15,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.events import NetworkRequest
 from actbox.core.secrets import Secret
 
+from .allotment import Allotment
 from .authority import Authority
 from .bounds import Bounds
 from .conversation import Conversation, Enforcement
@@ -46,22 +47,27 @@ class EgressProxy:
         read = rules.terminated
         authority = Authority(entry.host for entry in read) if read else None
         self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authority, bounds)
+        self._bounds = bounds
         self._slots = asyncio.Semaphore(bounds.connections)
         self.authority_pem: bytes | None = authority.pem if authority else None
         """The certificate that guests must trust, where some entry has methods or a secret to enforce on https."""
+
+    def allot(self, tell: Callable[[NetworkRequest], None]) -> Allotment:
+        """Return a new guest's part of the proxy. `tell` gets each request when it is over; it must not raise."""
+        return Allotment(self._bounds, tell, self._enforcement.rules.requests_per_second)
 
     async def serve(
         self,
         listener: socket.socket,
         kind: Literal["proxy", "http", "https"],
-        tell: Callable[[NetworkRequest], None],
+        allotment: Allotment,
         port: int | None = None,
     ) -> None:
         """Accept connections until cancelled, when all of them are closed, and the listener with them.
 
         `kind` says what clients take the listener for: a forward proxy for HTTP/1.1; or, for clients that were led here
         by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given.
-        `tell` gets each request when it is over; it must not raise.
+        All listeners of a guest share its allotment.
         """
         listener.setblocking(False)
         under_way: set[asyncio.Task[None]] = set()
@@ -69,19 +75,32 @@ class EgressProxy:
             while True:
                 sock = await self._accept(listener)
                 try:
-                    await self._slots.acquire()
+                    await self._admit(allotment)
                 except BaseException:
                     sock.close()
                     raise
-                task = asyncio.create_task(self._converse(sock, kind, tell, port))
+                task = asyncio.create_task(self._converse(sock, kind, allotment, port))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
-                task.add_done_callback(lambda _: self._slots.release())
+                task.add_done_callback(lambda _: self._dismiss(allotment))
         finally:
             listener.close()
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _admit(self, allotment: Allotment) -> None:
+        await allotment.ask()
+        await allotment.connections.acquire()
+        try:
+            await self._slots.acquire()
+        except BaseException:
+            allotment.connections.release()
+            raise
+
+    def _dismiss(self, allotment: Allotment) -> None:
+        self._slots.release()
+        allotment.connections.release()
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         while True:
@@ -100,7 +119,7 @@ class EgressProxy:
         self,
         sock: socket.socket,
         kind: Literal["proxy", "http", "https"],
-        tell: Callable[[NetworkRequest], None],
+        allotment: Allotment,
         port: int | None,
     ) -> None:
         stream = None
@@ -108,7 +127,7 @@ class EgressProxy:
             with contextlib.suppress(OSError):  # a socket that is not TCP sends at once anyway
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = await TcpStream.of(sock)
-            await Conversation(self._enforcement, stream, tell).run(kind, port)
+            await Conversation(self._enforcement, stream, allotment).run(kind, port)
             await stream.close()
         except Exception as error:
             # A fault of ours ends this connection only. Where it arose is logged, not what it says: that may quote a

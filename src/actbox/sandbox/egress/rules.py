@@ -40,6 +40,11 @@ class Rules:
         """The entries some of whose encrypted connections have to be read."""
         return [entry for entry in self._entries if entry.scheme != "http" and self._may_read(entry)]
 
+    @property
+    def requests_per_second(self) -> float:
+        """What all entries allow together."""
+        return sum(entry.requests_per_minute for entry in self._begun) / 60
+
     def entry(self, scheme: Scheme, host: str, port: int) -> AllowedDomain:
         """Return the entry that decides about a place, or raise `Denied` with what is allowed."""
         for entry in self._entries:
