@@ -13,25 +13,21 @@ from actbox.core.domains import AllowedDomain, is_address
 
 from .addresses import reach_of
 from .refusal import Denied
+from .resolver import SystemResolver
 
 _MOST_ADDRESSES = 16
-
-
-async def resolve_by_system(name: str, port: int) -> Sequence[str]:
-    """Return the addresses that this machine's resolver knows for a name."""
-    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """How the proxy reaches hosts.
 
-    `resolve` takes a name and a port and returns addresses; it raises `OSError` where there are none. `tls` is how the
-    proxy checks the servers to which it speaks TLS itself; `None` means the certificates that this machine trusts.
+    `resolve` takes a name and a port and returns addresses; it raises `OSError` where there are none; `None` means this
+    machine's resolver. `tls` is how the proxy checks the servers to which it speaks TLS itself; `None` means the
+    certificates that this machine trusts.
     """
 
-    resolve: Callable[[str, int], Awaitable[Sequence[str]]] = resolve_by_system
+    resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
     tls: ssl.SSLContext | None = None
 
 
@@ -39,7 +35,7 @@ class Dialer:
     """Connects to hosts of allowed entries. `seconds` bounds each step: the resolution, and each address tried."""
 
     def __init__(self, upstream: Upstream, seconds: float) -> None:
-        self._upstream = upstream
+        self._resolve = upstream.resolve or SystemResolver()
         self._seconds = seconds
         self._tls = upstream.tls
 
@@ -88,7 +84,7 @@ class Dialer:
             return [host]  # an entry for an address names it; wildcards match none
         try:
             async with asyncio.timeout(self._seconds):
-                found = await self._upstream.resolve(host, port)
+                found = await self._resolve(host, port)
         except TimeoutError:
             raise Denied(504, f"The name {host} could not be resolved in time.", by_policy=False) from None
         except OSError:

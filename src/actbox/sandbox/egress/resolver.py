@@ -1,0 +1,87 @@
+"""This machine's resolver, asked from threads of its own: a name server that does not answer holds up nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+_MOST_THREADS = 32
+_AT_ONCE = 4  # for one sandbox, so that its slow names leave threads for the names of others
+
+_Lookup = tuple["Future[Sequence[str]]", Callable[[], Sequence[str]]]
+
+
+class SystemResolver:
+    """Returns the addresses that this machine knows for a name; for one sandbox and one event loop.
+
+    Raises `OSError` where there are none. A look-up goes on after its caller was cancelled, since the system offers no
+    way to end it, and counts among those at once until it is over.
+    """
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def __call__(self, name: str, port: int) -> Sequence[str]:
+        """Look the name up."""
+        await self._turns.acquire()
+        loop = asyncio.get_running_loop()
+
+        def over(_: Future[Sequence[str]]) -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and nobody waits for a turn
+                loop.call_soon_threadsafe(self._turns.release)
+
+        found = _THREADS.run(lambda: _look_up(name, port))
+        found.add_done_callback(over)
+        return await asyncio.wrap_future(found)
+
+
+def _look_up(name: str, port: int) -> Sequence[str]:
+    return [str(address[0]) for *_, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+
+
+class _Threads:
+    """Started as they are needed, and daemons: the process ends without waiting for a look-up that is stuck."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Have no threads yet; also in a fork of the process, where those of its parent do not run."""
+        self._lookups: queue.SimpleQueue[_Lookup] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._under_way = 0
+
+    def run(self, look_up: Callable[[], Sequence[str]]) -> Future[Sequence[str]]:
+        future: Future[Sequence[str]] = Future()
+        with self._lock:
+            self._under_way += 1
+            if self._under_way > self._count < _MOST_THREADS:
+                threading.Thread(target=self._work, name="actbox-resolver", daemon=True).start()
+                self._count += 1
+        self._lookups.put((future, look_up))
+        return future
+
+    def _work(self) -> None:
+        while True:
+            future, look_up = self._lookups.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    found = look_up()
+                except Exception as error:  # the caller's to handle
+                    future.set_exception(error)
+                else:
+                    future.set_result(found)
+            del future
+            with self._lock:
+                self._under_way -= 1
+
+
+_THREADS = _Threads()
+os.register_at_fork(after_in_child=_THREADS.begin)
