@@ -178,6 +178,43 @@ async def test_an_encoded_answer_to_a_request_with_a_secret_is_not_passed_on(net
     assert b"whatever" not in answer
 
 
+@pytest.mark.parametrize(
+    ("charset", "passes"),
+    [
+        *((charset, True) for charset in ("utf-8", "ISO-8859-15", '"windows-1252"', "gb2312", "Shift_JIS", "")),
+        *((charset, False) for charset in ("utf-16le", '"UTF-16"', "utf-32", "cp037", "utf-7", "IBM1047")),
+        *((charset, False) for charset in ('"utf-\\16"', "utf-8; charset=utf-16")),
+    ],
+)
+async def test_an_answer_in_a_charset_that_is_not_like_ascii_is_not_passed_on(net: Net, charset: str, passes: bool):
+    body = response("whatever".encode("utf-16"), headers=f"Content-Type: text/plain; Charset={charset}\r\n")
+    host = await net.host("api.example", answer=lambda asked: body)
+    secret = Secret("key", "s3cr3t-value", [f"http://{host.place}"])
+    door = await net.proxy(AllowedDomain(host.place, private=True), secrets=[secret])
+    request = f"GET {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nAccept-Charset: utf-16\r\nConnection: close\r\n\r\n"
+    answer = await door.send(request.encode())
+    assert answer.startswith(b"HTTP/1.1 200 " if passes else b"HTTP/1.1 502 ")
+    assert ("whatever".encode("utf-16") in answer) == passes
+    assert passes or b"answered in a charset" in answer
+    assert host.asked[0].values("accept-charset") == []
+
+
+async def test_a_secret_in_a_headers_name_is_found_in_any_case(net: Net):
+    value = "S3cr3t-Value"
+    body = response(
+        b"hello", headers=f"X-{value}: 1\r\n{base64.b64encode(value.encode()).decode()}: 2\r\nX-Other: 3\r\n"
+    )
+    host = await net.host("api.example", answer=lambda asked: body)
+    door = await net.proxy(
+        AllowedDomain(host.place, private=True), secrets=[Secret("key", value, [f"http://{host.place}"])]
+    )
+    request = f"GET {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n"
+    answer = (await door.send(request.encode())).lower()
+    assert b"x-other: 3" in answer
+    assert b"s3cr3t" not in answer
+    assert base64.b64encode(value.encode()).lower() not in answer
+
+
 async def test_failures_do_not_quote_the_request(net: Net, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     host = await net.host("api.example", tls=True, answer=lambda asked: f"nonsense {asked.headers}\r\n\r\n".encode())

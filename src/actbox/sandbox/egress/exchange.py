@@ -12,6 +12,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
 from .bounds import Bounds
+from .charset import is_like_ascii
 from .headers import Headers, end_to_end, to_be_readable, with_secrets
 from .incoming import ClientGone, IncomingRequest
 from .record import Record
@@ -177,8 +178,13 @@ class Exchange:
                 502,
                 f"{self._record.host} answered in a content encoding, in which an echo of a secret could not be found.",
             )
-        redact = self._spellings.redact
-        return [(name, redact(value)) for name, value in headers if redact(name) == name]
+        if reads_body and not all(is_like_ascii(value) for name, value in headers if name == b"content-type"):
+            raise Denied(
+                502,
+                f"{self._record.host} answered in a charset in which an echo of a secret could not be found.",
+            )
+        spellings = self._spellings
+        return [(name, spellings.redact(value)) for name, value in headers if not spellings.in_a_name(name)]
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)

@@ -12,7 +12,7 @@ _FOR_ONE_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
     | {b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )
-_SHAPE_THE_ANSWER = frozenset({b"accept-encoding", b"range", b"if-range"})
+_SHAPE_THE_ANSWER = frozenset({b"accept-encoding", b"accept-charset", b"range", b"if-range"})
 _NEVER_NAMED_IN_CONNECTION = frozenset({b"host", b"content-length"})  # they frame and address the message
 
 
@@ -36,7 +36,7 @@ def with_secrets(headers: Headers, secrets: Sequence[Secret]) -> Headers:
 def to_be_readable(headers: Headers) -> Headers:
     """Return the headers of a request whose answer must be readable and whole, so that an echo in it is found.
 
-    No encoding, then, and no ranges.
+    No encoding, then, no charset of the program's choice, and no ranges.
     """
     left = [(name, value) for name, value in headers if name not in _SHAPE_THE_ANSWER]
     return [*left, (b"accept-encoding", b"identity")]

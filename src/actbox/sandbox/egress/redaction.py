@@ -29,10 +29,15 @@ class Spellings:
                 self._instead.setdefault(form, f"[secret {secret.name}]".encode())
         self.forms = sorted(self._instead, key=len, reverse=True)
         self.pattern = re.compile(b"|".join(map(re.escape, self.forms)))
+        self._in_any_case = re.compile(self.pattern.pattern, re.IGNORECASE)
 
     def redact(self, data: bytes) -> bytes:
         """Return some bytes that are whole, such as a header's value, with `[secret NAME]` for each value."""
         return self.pattern.sub(self.replacement, data)
+
+    def in_a_name(self, name: bytes) -> bool:
+        """Return whether a value stands in a header's name, the case of whose letters is lost on the way."""
+        return self._in_any_case.search(name) is not None
 
     def replacement(self, match: re.Match[bytes]) -> bytes:
         """Return what stands for a place where `pattern` was found."""
