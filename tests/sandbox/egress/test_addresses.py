@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+import actbox
 from actbox import AllowedDomain
 from actbox.sandbox.egress.addresses import reach_of
 from tests.sandbox.egress.conftest import Net
@@ -101,3 +105,48 @@ async def test_a_wildcard_means_names_below_and_not_the_name_itself(net: Net):
     assert (await ask(net, entry, url=f"http://A.B.API.example.:{host.port}")).endswith(b"hello from a.b.api.example")
     for other in ("api.example", "xapi.example", "api.example.evil.example"):
         assert (await ask(net, entry, url=f"http://{other}:{host.port}")).startswith(b"HTTP/1.1 403 "), other
+
+
+ON_THIS_MACHINE = """
+import asyncio, fcntl, socket, struct, sys
+from actbox import AllowedDomain
+from actbox.sandbox.egress.refusal import Denied
+from actbox.sandbox.egress.upstream import Dialer, Upstream
+from actbox.sandbox.nursery import linux
+
+async def resolve(name, port):
+    return ["8.8.4.4"]
+
+async def main():
+    listener = socket.create_server(("0.0.0.0", 8080))
+    listener.setblocking(False)
+    for entry, host in (("a.example", "a.example"), ("8.8.4.4", "8.8.4.4"), ("private", "a.example")):
+        entry = AllowedDomain("a.example", private=True) if entry == "private" else AllowedDomain(entry)
+        try:
+            (await Dialer(Upstream(resolve=resolve), 20).connect(entry, host, 8080)).close()
+            listener.accept()[0].close()
+            print("connected")
+        except Denied as denied:
+            print(denied.status, denied.sentence)
+            try:
+                listener.accept()
+            except BlockingIOError:
+                print("nothing arrived")
+
+linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNET)
+linux.bring_loopback_up()
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:  # SIOCSIFADDR: one more address, a public one
+    address = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("8.8.4.4"))
+    fcntl.ioctl(control, 0x8916, address)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not actbox.check("linux").works, reason="namespaces cannot be had here")
+def test_a_name_does_not_stand_for_the_machine_itself_by_its_public_address():
+    done = subprocess.run([sys.executable, "-c", ON_THIS_MACHINE], capture_output=True, text=True, timeout=60)
+    refused, nothing, by_address, private = done.stdout.splitlines() or [done.stderr, "", "", ""]
+    assert refused.startswith("403 ")
+    assert "an address of the machine that the sandbox runs on" in refused
+    assert nothing == "nothing arrived"
+    assert by_address == private == "connected"

@@ -16,6 +16,7 @@ from .refusal import Denied
 from .resolver import SystemResolver
 
 _MOST_ADDRESSES = 16
+_ANY_PORT = 9  # nothing is sent to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,12 @@ class Dialer:
         failure: OSError = OSError()
         for address in await self._addresses(entry, host, port):
             try:
+                if not (entry.private or is_address(host)) and _is_own(address):
+                    raise Denied(
+                        403,
+                        f"Refused by the network policy: {host} resolves to an address of the machine that the sandbox "
+                        "runs on, and the policy means others by that name.",
+                    )
                 return await self._connect_to(address, port)
             except OSError as error:  # TimeoutError is one
                 failure = error
@@ -118,3 +125,15 @@ class Dialer:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
+
+
+def _is_own(address: str) -> bool:
+    """Return whether an address is one of this machine's, on which more may listen than what is meant for the world.
+
+    To such an address a connection comes from the same one. The kernel says so for a datagram's socket before anything
+    is sent. Raises `OSError` where there is no way to the address.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.connect((address, _ANY_PORT))
+        return bool(sock.getsockname()[0] == sock.getpeername()[0])
