@@ -209,6 +209,18 @@ async def test_cancelling_closes_every_connection_and_the_listener_and_tells_wha
         await asyncio.open_connection("127.0.0.1", door.port)
 
 
+async def test_a_connection_that_comes_as_the_proxy_ends_is_refused_and_troubles_nobody(net: Net):
+    door = await net.proxy(AllowedDomain("a.example"))
+    loop, troubles = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: troubles.append(context))
+    assert (await door.send(REFUSED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).startswith(
+        b"HTTP/1.1 403 "
+    )
+    with socket.create_connection(("127.0.0.1", door.port)):
+        await asyncio.create_task(door.stop())  # begins in the loop's turn that finds the connection
+    assert troubles == []
+
+
 async def test_the_most_specific_entry_alone_decides(net: Net):
     host = await net.host("api.example", tls=True)
     door = await net.proxy(

@@ -105,7 +105,9 @@ class EgressProxy:
     async def _accept(self, listener: socket.socket) -> socket.socket:
         while True:
             try:
-                sock, _ = await asyncio.get_running_loop().sock_accept(listener)
+                sock, _ = listener.accept()
+            except BlockingIOError:
+                await _readable(listener)
             except ConnectionAbortedError:  # it was closed while it waited
                 continue
             except OSError as error:
@@ -138,3 +140,18 @@ class EgressProxy:
             if stream is not None:
                 stream.abort()
             sock.close()
+
+
+async def _readable(listener: socket.socket) -> None:
+    """Wait until there is something to accept.
+
+    Nothing is accepted by a callback of the loop, as `sock_accept` does, which can come after the task was cancelled:
+    the connection would be lost, and the loop's handler of exceptions told of a state that is not ours.
+    """
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(listener, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(listener)
