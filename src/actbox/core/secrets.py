@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from .domains import AllowedDomain
@@ -19,12 +19,25 @@ _NOT_FOR_SECRETS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class _Value:
+    """Holds the value where nothing that goes over the fields of a dataclass comes by it."""
+
+    __slots__ = ("_value",)
+
+    _value: str
+
+    @property
+    def value(self) -> str:
+        """What requests carry."""
+        return self._value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Secret(_Value):
     """A value that requests to some hosts carry and that the program itself never sees.
 
     `header` is a whole header line with `{}` where the value goes; it replaces a header of that name which the program
-    sent. The value is left out of `repr`. `domains` are targets as in `AllowedDomain`. The secret goes out encrypted,
+    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`. The secret goes out encrypted,
     to https, unless its own entry there says `http://`. In every response that is read on its way, from
     these hosts, by http, and from entries with methods, the value is made unreadable wherever it comes as it is or in a
     usual encoding; a host that means to tell the program can still do so.
@@ -34,7 +47,6 @@ class Secret:
     """
 
     name: str
-    value: str = field(repr=False)
     domains: tuple[str, ...]
     header: str
     as_file: bool
@@ -62,10 +74,22 @@ class Secret:
         if header.partition(":")[0].lower() in _NOT_FOR_SECRETS:
             raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} is not one to carry a secret")
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "_value", value)
         object.__setattr__(self, "domains", tuple(AllowedDomain(d).target for d in domains))
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "as_file", bool(as_file))
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == other._all() if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, self._all()
+
+    def _all(self) -> tuple[str, str, tuple[str, ...], str, bool]:
+        return self.name, self.value, self.domains, self.header, self.as_file
 
     def goes_to(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
         """Return whether requests to this place carry the secret; `host` is as `host_name` returns it."""
@@ -73,3 +97,7 @@ class Secret:
         return any(
             target.matches(scheme, host, port) and (scheme == "https" or target.scheme == "http") for target in targets
         )
+
+
+def _restore(name: str, value: str, domains: tuple[str, ...], header: str, as_file: bool) -> Secret:
+    return Secret(name, value, domains, header, as_file=as_file)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import copy
+import dataclasses
 import html
 import json
 import logging
+import pickle
 import re
 import urllib.parse
 
@@ -13,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actbox import AllowedDomain, Secret
+from actbox import AllowedDomain, Policy, Secret
 from actbox.sandbox.egress.redaction import Redactor, Spellings
 from tests.sandbox.egress.conftest import Net
 from tests.sandbox.egress.hosts import Asked, response
@@ -40,6 +43,15 @@ def ways(value: str) -> dict[str, bytes]:
         "hex": raw.hex().encode(),
         "HEX": raw.hex().upper().encode(),
     }
+
+
+def test_what_goes_over_the_fields_of_a_secret_does_not_come_by_its_value():
+    secret = Secret("key", "s3cr3t", ["api.example"])
+    policy = Policy(domains=[AllowedDomain("api.example")], secrets=[secret])
+    assert "s3cr3t" not in repr(dataclasses.asdict(secret)) + repr(dataclasses.asdict(policy)) + repr(policy)
+    for same in (copy.deepcopy(secret), pickle.loads(pickle.dumps(secret))):
+        assert (same, hash(same), same.value) == (secret, hash(secret), "s3cr3t")
+    assert secret != Secret("key", "other", ["api.example"])
 
 
 @pytest.mark.parametrize("way", ways(VALUE))
