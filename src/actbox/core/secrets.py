@@ -37,10 +37,10 @@ class Secret(_Value):
     """A value that requests to some hosts carry and that the program itself never sees.
 
     `header` is a whole header line with `{}` where the value goes; it replaces a header of that name which the program
-    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`. The secret goes out encrypted,
-    to https, unless its own entry there says `http://`. In every response that is read on its way, from
-    these hosts, by http, and from entries with methods, the value is made unreadable wherever it comes as it is or in a
-    usual encoding; a host that means to tell the program can still do so.
+    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`. The
+    secret goes out encrypted, to https, unless its own entry there says `http://`. In every response that is read on
+    its way, from these hosts, by http, and from entries with methods, the value is made unreadable wherever it comes as
+    it is or in a usual encoding; a host that means to tell the program can still do so.
 
     With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
     read. That gives up what the rest of this class is for; it is for what speaks something else than HTTP.
