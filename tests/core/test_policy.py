@@ -407,6 +407,49 @@ def test_a_secret_must_be_able_to_reach_its_domain(target: str, allowed: str, fi
         Policy(**policy)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("domain", "allowed", "words"),
+    [
+        (
+            "api.x",
+            "http://api.x",
+            r"goes to https://api\.x on port 443.*'http://api\.x' in the secret's domains.*'https://api\.x'.* the pol",
+        ),
+        ("http://api.x", "https://api.x", r"goes to http://api\.x on port 80.*write 'https://api\.x'"),
+        ("api.x", "https://api.x:8443", r"on port 443, .* it has https://api\.x:8443; write 'https://api\.x:8443' in"),
+        ("api.x", "*.x:8443", r"it has \*\.x:8443; write 'api\.x:8443' in"),
+        ("*.x", "http://api.x", r"write 'http://api\.x' in the secret's"),
+        ("api.x", "other.x", r"does not allow; add AllowedDomain\('https://api\.x'\)"),
+    ],
+)
+def test_a_secret_that_can_never_be_sent_is_refused_with_what_to_write(domain: str, allowed: str, words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        Policy(domains=(AllowedDomain(allowed),), secrets=(Secret("a", "bbb", [domain]),))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a.x", "a.x"), ("a.x", "*.x"), ("a.x", "https://a.x:443"), ("http://a.x", "http://*.x"), ("b.x a.x", "c.x a.x")],
+)
+def test_two_secrets_for_one_header_of_one_request_are_refused(one: str, other: str) -> None:
+    domains = tuple(AllowedDomain(host) for host in ("a.x", "b.x", "c.x"))
+    first, second = Secret("one", "1", one.split()), Secret("other", "2", other.split(), "authorization: {}")
+    with pytest.raises(
+        InvalidValue, match=r"'one' and 'other' would both be the header 'authorization' .* to \S*a\.x[:;]"
+    ):
+        Policy(domains=domains, secrets=(first, second))
+    elsewhere = Secret("other", "2", ["c.x"])
+    assert Policy(domains=domains, secrets=(first, Secret("other", "2", other.split(), "X-Key: {}"))).secrets
+    if "c.x" not in other:
+        assert Policy(domains=domains, secrets=(first, elsewhere)).secrets
+
+
+def test_two_secrets_of_one_name_are_refused() -> None:
+    secrets = (Secret("a", "1", ["a.x"]), Secret("a", "2", ["b.x"]))
+    with pytest.raises(InvalidValue, match="two secrets are called 'a'"):
+        Policy(domains=(AllowedDomain("a.x"), AllowedDomain("b.x")), secrets=secrets)
+
+
 def test_a_secret_goes_encrypted_unless_its_own_domain_says_otherwise() -> None:
     secret = Secret("github", "x", domains=["api.example", "http://intra.example", "*.b.example:8443"])
     assert secret.goes_to("https", "api.example", 443)

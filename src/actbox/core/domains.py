@@ -67,9 +67,7 @@ class AllowedDomain:
         private: bool = False,
     ) -> None:
         host, scheme, port = _parse_target(target)
-        literal = f"[{host}]" if ":" in host else host
-        text = (f"{scheme}://" if scheme else "") + literal + (f":{port}" if port is not None else "")
-        object.__setattr__(self, "target", text)
+        object.__setattr__(self, "target", target_text(scheme, host, port))
         object.__setattr__(self, "methods", _parse_methods(target, methods))
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "scheme", scheme)
@@ -109,12 +107,15 @@ class AllowedDomain:
 
     def overlaps(self, other: AllowedDomain) -> bool:
         """Return whether there can be a place that both entries are about."""
-        hosts = self.host == other.host or _covers(self.host, other.host) or _covers(other.host, self.host)
-        return hosts and any(
+        return self.shares_host(other) and any(
             self._port(scheme) == other._port(scheme)
             for scheme in ("http", "https")
             if self.scheme in (None, scheme) and other.scheme in (None, scheme)
         )
+
+    def shares_host(self, other: AllowedDomain) -> bool:
+        """Return whether there can be a host that both entries are about, whatever their schemes and ports."""
+        return self.host == other.host or _covers(self.host, other.host) or _covers(other.host, self.host)
 
     def _port(self, scheme: str) -> int:
         return self.port if self.port is not None else _DEFAULT_PORTS[scheme]
@@ -124,6 +125,12 @@ class AllowedDomain:
         """How narrowly the entry is meant: of several that match a place, the greatest decides."""
         wildcard = self.host.startswith("*.")
         return not wildcard, len(self.host), self.port is not None, self.scheme is not None
+
+
+def target_text(scheme: str | None, host: str, port: int | None) -> str:
+    """Return a target as `AllowedDomain` takes it; `host` is as `AllowedDomain.host` has it."""
+    literal = f"[{host}]" if ":" in host else host
+    return (f"{scheme}://" if scheme else "") + literal + (f":{port}" if port is not None else "")
 
 
 def host_name(text: str) -> str:

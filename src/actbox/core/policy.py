@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations, product
 from pathlib import PurePosixPath
 
-from .domains import AllowedDomain
+from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .limits import Limits
 from .mounts import FileMount
@@ -20,7 +21,8 @@ class Policy:
     `preload` names modules that programs find imported already where the engine can do that, such as
     `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so.
 
-    Raises `InvalidValue` where two mounts share a path, or a secret has no allowed domain to go to.
+    Raises `InvalidValue` where two mounts share a path, two secrets share a name or would be one header of one
+    request, or a secret can go to none of the places that are allowed.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -46,12 +48,42 @@ class Policy:
                 raise InvalidValue(f"Policy.mounts: two mounts at {mount.mount_path}")
             seen.add(mount.mount_path)
         for secret in self.secrets:
-            for domain in secret.domains:
-                target = AllowedDomain(domain)
-                if not any(allowed.overlaps(target) for allowed in self.domains):
-                    raise InvalidValue(f"Secret({secret.name!r}) is for {domain}, which Policy.domains does not allow")
+            for place in secret.places():
+                if not any(allowed.overlaps(place) for allowed in self.domains):
+                    raise InvalidValue(_why_secret_cannot_go(secret, place, self.domains))
+        for one, other in combinations(self.secrets, 2):
+            _check_apart(one, other, self.domains)
         object.__setattr__(self, "variables", check_variables(self.variables))
         object.__setattr__(self, "preload", _module_names(self.preload))
+
+
+def _why_secret_cannot_go(secret: Secret, place: AllowedDomain, domains: tuple[AllowedDomain, ...]) -> str:
+    (port,) = place.ports
+    goes = f"Secret({secret.name!r}) goes to {place} on port {port}, which Policy.domains does not allow"
+    near = [allowed for allowed in domains if allowed.shares_host(place)]
+    if not near:
+        return f"{goes}; add AllowedDomain({place.target!r})"
+    narrower = near[0].host if place.host.startswith("*.") else place.host
+    instead = target_text(near[0].scheme, narrower, near[0].port)
+    return (
+        f"{goes}: it has {', '.join(map(str, near))}; write {instead!r} in the secret's domains,"
+        f" or AllowedDomain({place.target!r}) in the policy's"
+    )
+
+
+def _check_apart(one: Secret, other: Secret, domains: tuple[AllowedDomain, ...]) -> None:
+    """Raise `InvalidValue` for two secrets of which a request could carry only one, or whose names are one."""
+    if one.name == other.name:
+        raise InvalidValue(f"Policy.secrets: two secrets are called {one.name!r}; give one of them another name")
+    if one.header_name != other.header_name:
+        return
+    # Hosts that overlap lie one within the other: where each pair of three overlaps, there is a place for all three.
+    for a, b in product(one.places(), other.places()):
+        if a.overlaps(b) and any(allowed.overlaps(a) and allowed.overlaps(b) for allowed in domains):
+            raise InvalidValue(
+                f"Policy.secrets: {one.name!r} and {other.name!r} would both be the header {one.header_name!r} of"
+                f" requests to {max(a, b, key=lambda place: place.specificity)}; give each hosts or a header of its own"
+            )
 
 
 def _module_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .domains import AllowedDomain
+from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -93,10 +93,18 @@ class Secret(_Value):
 
     def goes_to(self, scheme: Literal["http", "https"], host: str, port: int) -> bool:
         """Return whether requests to this place carry the secret; `host` is as `host_name` returns it."""
+        return any(place.matches(scheme, host, port) for place in self.places())
+
+    def places(self) -> tuple[AllowedDomain, ...]:
+        """Return where requests carry the secret: its domains, each with the one scheme that it goes out by."""
         targets = [AllowedDomain(domain) for domain in self.domains]
-        return any(
-            target.matches(scheme, host, port) and (scheme == "https" or target.scheme == "http") for target in targets
-        )
+        return tuple(AllowedDomain(target_text(t.scheme or "https", t.host, t.port)) for t in targets)
+
+    @property
+    def header_name(self) -> str:
+        """The name of the header that carries the secret, in lower case."""
+        return self.header.partition(":")[0].lower()
+
 
 
 def _restore(name: str, value: str, domains: tuple[str, ...], header: str, as_file: bool) -> Secret:
