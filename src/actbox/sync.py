@@ -51,7 +51,7 @@ def run(
     `open_sandbox`, with the same exceptions.
     """
     if not isinstance(code, Program):
-        code = Program(code, inputs=inputs or {}, files=files or {})
+        code = Program(code, inputs={} if inputs is None else inputs, files={} if files is None else files)
     elif inputs or files:
         raise TypeError("a Program brings its own inputs and files")
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:

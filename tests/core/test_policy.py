@@ -369,7 +369,7 @@ def test_a_target_that_is_no_host_is_refused(target: str) -> None:
         AllowedDomain(target)
 
 
-@pytest.mark.parametrize("methods", [[], "GET", ["G ET"], [""], [1]])
+@pytest.mark.parametrize("methods", [[], "GET", ["G ET"], [""], [1], 5])
 def test_methods_that_are_none_are_refused(methods: Any) -> None:
     with pytest.raises(InvalidValue, match="method"):
         AllowedDomain("a.example", methods)
@@ -471,7 +471,12 @@ def test_a_secret_goes_encrypted_unless_its_own_domain_says_otherwise() -> None:
         {"value": " a"},
         {"header": "Host: {}"},
         {"header": "content-length: {}"},
+        {"header": None},
         {"domains": []},
+        {"domains": None},
+        {"domains": 5},
+        {"domains": None, "as_file": True},
+        {"domains": AllowedDomain("a.example")},
         {"domains": "a.example"},
         {"header": "no placeholder"},
         {"header": "X: {}\r\nY: {}"},
@@ -491,3 +496,40 @@ def test_a_policy_takes_lists_and_keeps_them_frozen(tmp_path: Path) -> None:
         Policy(mounts=["/data"])  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="variable"):
         Policy(variables={"A=": "1"})
+
+
+def test_a_secrets_domains_may_be_the_policys_own_entries() -> None:
+    assert Secret("a", "v", [AllowedDomain("HTTP://A.example:81", ["GET"])]).domains == ("http://a.example:81",)
+
+
+def test_a_secret_from_a_variable_that_is_not_set_says_so() -> None:
+    with pytest.raises(InvalidValue, match=r"Secret\('a'\): the value is None; is the environment variable set"):
+        Secret("a", os.environ.get("NO_SUCH_VARIABLE_HERE"), ["a.example"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"domains": "api.github.com"}, r"not 'api\.github\.com': write \[AllowedDomain\('api\.github\.com'\)\]"),
+        ({"domains": ["a.example"]}, r"write \[AllowedDomain\('a\.example'\)\]"),
+        ({"domains": None}, r"AllowedDomain values, not None: write \[AllowedDomain"),
+        ({"domains": AllowedDomain("a.example")}, r"Policy.domains is a tuple: write \(AllowedDomain\(…\),\)"),
+        ({"mounts": FileMount("/usr/share", "data")}, r"Policy.mounts is a tuple: write \(FileMount\(…\),\)"),
+        ({"mounts": "/srv"}, r"not '/srv': write \[FileMount\("),
+        ({"secrets": "the-value"}, r"takes Secret values, not str: write \[Secret\("),
+        ({"variables": ["A=1"]}, r"a dict such as .*, not list"),
+        ({"preload": None}, r"preload is a list such as \['numpy'\], not None"),
+    ],
+)
+def test_a_policy_that_is_written_wrong_says_how_to_write_it(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidValue, match=words) as caught:
+        Policy(**given)
+    assert "the-value" not in str(caught.value)
+
+
+def test_a_mount_without_one_of_its_paths_is_refused(tmp_path: Path) -> None:
+    for path in (None, 5, b"/srv"):
+        with pytest.raises(InvalidValue, match=f"FileMount needs a host path such as .*, not {path!r}"):
+            FileMount(path, "x")  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue, match=f"FileMount needs a mount path such as .*, not {path!r}"):
+            FileMount(tmp_path, path)  # type: ignore[arg-type]

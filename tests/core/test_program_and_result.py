@@ -23,6 +23,9 @@ from actbox import Artifact, ErrorInfo, ErrorKind, ExecutionResult, InvalidValue
         ({"code": "", "files": {"": b""}}, "below /input"),
         ({"code": "", "files": {"a": 1}}, "bytes or text"),
         ({"code": "", "name": "a/b"}, "file name"),
+        ({"code": "", "name": None}, "file name"),
+        ({"code": "", "inputs": [1]}, "Program.inputs is a dict .*, not list"),
+        ({"code": "", "files": ["a.csv"]}, "Program.files is a dict .*, not list"),
     ],
 )
 def test_a_program_that_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:

@@ -208,8 +208,8 @@ def _normal_host(name: str, wrong: Callable[[str], InvalidValue]) -> str:
 def _parse_methods(target: str, methods: Iterable[str] | None) -> tuple[str, ...] | None:
     if methods is None:
         return None
-    if isinstance(methods, str):
-        raise InvalidValue(f"AllowedDomain({target!r}): methods is a list such as ['GET'], not the text {methods!r}")
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
+        raise InvalidValue(f"AllowedDomain({target!r}): methods is a list such as ['GET'], not {methods!r}")
     names = []
     for method in methods:
         name = method.strip().upper() if isinstance(method, str) else ""

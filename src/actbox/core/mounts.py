@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal, get_args
 
 from .errors import InvalidValue
@@ -73,8 +73,8 @@ class FileMount:
         *,
         keep_changes: bool = False,
     ) -> None:
-        if not str(host_path) or "\0" in str(host_path):
-            raise InvalidValue(f"FileMount needs a host path, not {str(host_path)!r}")
+        if not isinstance(host_path, (str, PurePath)) or not str(host_path) or "\0" in str(host_path):
+            raise InvalidValue(f"FileMount needs a host path such as '/srv/sales', not {host_path!r}")
         given = Path(host_path).expanduser().absolute()
         try:
             host = given.resolve(strict=True)
@@ -109,8 +109,8 @@ class FileMount:
 
 def _mount_path(given: str | PurePosixPath) -> PurePosixPath:
     text = str(given)
-    if not text or "\0" in text:
-        raise InvalidValue(f"FileMount needs a mount path, not {text!r}")
+    if not isinstance(given, (str, PurePath)) or not text or "\0" in text:
+        raise InvalidValue(f"FileMount needs a mount path such as 'sales' (below /input) or '/data', not {given!r}")
     path = PurePosixPath(text)
     path = PurePosixPath("/", *path.parts[1:]) if path.is_absolute() else INPUT / path
     if ".." in path.parts:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from pathlib import PurePosixPath
+from typing import Any
 
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
@@ -36,12 +37,7 @@ class Policy:
         if not isinstance(self.limits, Limits):
             raise InvalidValue(f"Policy.limits must be Limits(…), not {self.limits!r}")
         for name, kind in (("mounts", FileMount), ("domains", AllowedDomain), ("secrets", Secret)):
-            given = getattr(self, name)
-            items = tuple(given) if isinstance(given, Iterable) else (given,)
-            for item in items:
-                if not isinstance(item, kind):
-                    raise InvalidValue(f"Policy.{name} takes {kind.__name__} values, not {item!r}")
-            object.__setattr__(self, name, items)
+            object.__setattr__(self, name, _values_of(name, kind, getattr(self, name)))
         seen: set[PurePosixPath] = set()
         for mount in self.mounts:
             if mount.mount_path in seen:
@@ -55,6 +51,28 @@ class Policy:
             _check_apart(one, other, self.domains)
         object.__setattr__(self, "variables", check_variables(self.variables))
         object.__setattr__(self, "preload", _module_names(self.preload))
+
+
+_EXAMPLES = {
+    "mounts": "FileMount('/srv/sales', 'sales')",
+    "domains": "AllowedDomain('api.example.com')",
+    "secrets": "Secret('github', token, ['api.github.com'])",
+}
+
+
+def _values_of(name: str, kind: type, given: object) -> tuple[Any, ...]:
+    if isinstance(given, kind):  # a mount could even be read as a list, of its two paths
+        raise InvalidValue(
+            f"Policy.{name} is a tuple: write ({kind.__name__}(…),) with a comma, or [{kind.__name__}(…)]"
+        )
+    items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else (given,)
+    for item in items:
+        if not isinstance(item, kind):
+            # What stands in a secret's place may be its value, which no message shows.
+            shown = type(item).__name__ if kind is Secret else repr(item)
+            example = f"AllowedDomain({item!r})" if kind is AllowedDomain and isinstance(item, str) else _EXAMPLES[name]
+            raise InvalidValue(f"Policy.{name} takes {kind.__name__} values, not {shown}: write [{example}]")
+    return items
 
 
 def _why_secret_cannot_go(secret: Secret, place: AllowedDomain, domains: tuple[AllowedDomain, ...]) -> str:
@@ -87,8 +105,8 @@ def _check_apart(one: Secret, other: Secret, domains: tuple[AllowedDomain, ...])
 
 
 def _module_names(names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InvalidValue(f"Policy.preload is a list such as ['numpy'], not the text {names!r}")
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidValue(f"Policy.preload is a list such as ['numpy'], not {names!r}")
     unique = tuple(dict.fromkeys(names))
     for name in unique:
         if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
@@ -98,6 +116,9 @@ def _module_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def check_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of environment variables, or raise `InvalidValue` naming the one that cannot be set."""
+    if not isinstance(variables, Mapping):
+        # Only the type: what is given may hold passwords.
+        raise InvalidValue(f"environment variables are a dict such as {{'LANG': 'C'}}, not {type(variables).__name__}")
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise InvalidValue(f"{name!r} cannot be the name of an environment variable")

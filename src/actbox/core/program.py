@@ -38,6 +38,12 @@ class Program:
             raise InvalidValue(
                 f"Program.code has more than {MAX_SOURCE_BYTES // 2**20} MiB; pass data as inputs or files instead"
             )
+        for field_name, given, example in (
+            ("inputs", self.inputs, "{'rows': [1, 2]}"),
+            ("files", self.files, "{'sales.csv': b'1,2'}"),
+        ):
+            if not isinstance(given, Mapping):
+                raise InvalidValue(f"Program.{field_name} is a dict such as {example}, not {type(given).__name__}")
         for name, value in self.inputs.items():
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
                 raise InvalidValue(f"Program.inputs: {name!r} cannot be the name of a variable")
@@ -47,7 +53,7 @@ class Program:
                 raise InvalidValue(f"Program.inputs[{name!r}] is not a JSON value: {error}") from None
         object.__setattr__(self, "inputs", dict(self.inputs))
         object.__setattr__(self, "files", {_file_name(k): _content(k, v) for k, v in self.files.items()})
-        if not self.name or any(c in self.name for c in "/\0\n"):
+        if not isinstance(self.name, str) or not self.name or any(c in self.name for c in "/\0\n"):
             raise InvalidValue(f"Program.name must be a file name such as 'program.py', not {self.name!r}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,10 +37,11 @@ class Secret(_Value):
     """A value that requests to some hosts carry and that the program itself never sees.
 
     `header` is a whole header line with `{}` where the value goes; it replaces a header of that name which the program
-    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`. The
-    secret goes out encrypted, to https, unless its own entry there says `http://`. In every response that is read on
-    its way, from these hosts, by http, and from entries with methods, the value is made unreadable wherever it comes as
-    it is or in a usual encoding; a host that means to tell the program can still do so.
+    sent. The value is left out of `repr` and of `dataclasses.asdict`. `domains` are targets as in `AllowedDomain`, or
+    such entries themselves, of which the target counts. The secret goes out encrypted, to https, unless its own entry
+    there says `http://`. In every response that is read on its way, from these hosts, by http, and from entries with
+    methods, the value is made unreadable wherever it comes as it is or in a usual encoding; a host that means to tell
+    the program can still do so.
 
     With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
     read. That gives up what the rest of this class is for; it is for what speaks something else than HTTP.
@@ -55,27 +56,31 @@ class Secret(_Value):
         self,
         name: str,
         value: str,
-        domains: Sequence[str] = (),
+        domains: Sequence[str | AllowedDomain] = (),
         header: str = "Authorization: Bearer {}",
         *,
         as_file: bool = False,
     ) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             raise InvalidValue(f"Secret: the name {name!r} must be a word such as 'github'")
+        if value is None:
+            raise InvalidValue(
+                f"Secret({name!r}): the value is None; is the environment variable set that it comes from?"
+            )
         if not isinstance(value, str) or not value or value != value.strip() or _CONTROL.search(value):
             raise InvalidValue(
                 f"Secret({name!r}): the value must be one non-empty line of text, without control characters or "
                 "spaces around it"
             )
-        if isinstance(domains, str) or not (domains or as_file):
+        if isinstance(domains, str) or not isinstance(domains, Iterable) or not (domains or as_file):
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
-        if not _HEADER.fullmatch(header) or header.count("{}") != 1:
+        if not isinstance(header, str) or not _HEADER.fullmatch(header) or header.count("{}") != 1:
             raise InvalidValue(f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', not {header!r}")
         if header.partition(":")[0].lower() in _NOT_FOR_SECRETS:
             raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} is not one to carry a secret")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_value", value)
-        object.__setattr__(self, "domains", tuple(AllowedDomain(d).target for d in domains))
+        object.__setattr__(self, "domains", tuple(map(_target_of, domains)))
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "as_file", bool(as_file))
 
@@ -105,6 +110,9 @@ class Secret(_Value):
         """The name of the header that carries the secret, in lower case."""
         return self.header.partition(":")[0].lower()
 
+
+def _target_of(domain: str | AllowedDomain) -> str:
+    return domain.target if isinstance(domain, AllowedDomain) else AllowedDomain(domain).target
 
 
 def _restore(name: str, value: str, domains: tuple[str, ...], header: str, as_file: bool) -> Secret:
