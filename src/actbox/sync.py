@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from .core.errors import InvalidValue
 from .core.events import Event
@@ -223,6 +223,14 @@ class SyncSandbox(SyncFiles):
     ) -> None:
         self.stop()
 
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError(
+            "write `with actbox.sync.open_sandbox(…) as box`, or `async with actbox.open_sandbox(…) as box`"
+        )
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Beside `__aenter__`, without which Python would raise an error of its own first."""
+
 
 class SyncSession(SyncFiles):
     """A `Session` whose methods are plain calls. Their contract is the one of `Session`, name by name."""
@@ -277,6 +285,12 @@ class SyncSession(SyncFiles):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError("write `with box.session() as session`, or open the sandbox with `actbox.open_sandbox`")
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Beside `__aenter__`, without which Python would raise an error of its own first."""
 
 
 class SyncSnapshot:

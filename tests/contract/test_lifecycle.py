@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import actbox
-from actbox import Completed, ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable, Session
+from actbox import Completed, ErrorKind, InvalidValue, Sandbox, SandboxStopped, SandboxUnavailable, Session
 from tests.conftest import OpenBox, engine_check
 
 
@@ -227,3 +227,23 @@ def test_an_odd_host_makes_no_difference(engine: str, odd: str, tmp_path: Path) 
     # -P, since Python itself cannot import from a current folder that is gone.
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, timeout=60, check=False)
     assert (tmp_path / "told").read_text() == "[['x', 3], None, [b'y'], 'in ']"
+
+
+async def test_with_and_async_with_on_the_other_face_say_which_to_write(engine: str) -> None:
+    box = actbox.open_sandbox(engine, allow_unisolated=True)
+    plain = actbox.sync.open_sandbox(engine, allow_unisolated=True)
+    with pytest.raises(TypeError, match=r"write `async with .*`with actbox\.sync\.open_sandbox"), box:
+        pass
+    with pytest.raises(TypeError, match=r"write `with actbox\.sync\..*`async with actbox\.open_sandbox"):
+        async with plain:
+            pass
+
+
+async def test_sessions_of_the_other_face_say_which_to_write(box: Sandbox) -> None:
+    if not box.traits.sessions:
+        pytest.skip("this engine has no sessions")
+    with pytest.raises(TypeError, match=r"write `async with box\.session"), box.session():
+        pass
+    with pytest.raises(TypeError, match=r"write `with box\.session"):
+        async with actbox.sync.SyncSession(box.session()):
+            pass

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.events import Completed, Event
@@ -185,6 +185,14 @@ class Session(Files):
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "write `async with box.session() as session`, or open the sandbox with `actbox.sync.open_sandbox`"
+        )
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Beside `__enter__`, without which Python would raise an error of its own first."""
+
 
 class Sandbox(Files):
     """A place where programs run.
@@ -332,6 +340,14 @@ class Sandbox(Files):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "write `async with actbox.open_sandbox(…) as box`, or `with actbox.sync.open_sandbox(…)` in plain code"
+        )
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Beside `__enter__`, without which Python would raise an error of its own first."""
 
 
 @asynccontextmanager
