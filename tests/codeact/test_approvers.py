@@ -58,6 +58,32 @@ async def test_only_true_and_a_decision_approve(answer: Any) -> None:
     assert decision == ApprovalDecision(False, "the approver failed (TypeError)", cause="failed")
 
 
+async def test_how_an_approver_failed_is_logged_for_the_host_without_the_programs_text(
+    box: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(request: ApprovalRequest) -> bool:
+        raise ConnectionError("the desk cannot be reached")
+
+    async def cancelled(request: ApprovalRequest) -> bool:
+        raise asyncio.CancelledError
+
+    for function, words in (
+        (broken, "ConnectionError: the desk cannot be reached"),
+        (cancelled, "in cancelled"),
+        (lambda request: "yes", "not str"),
+    ):
+        caplog.clear()
+        result = await box.run("guests_own = 1\npay(12345)", tools=Toolset.of([pay]).asking(CallbackApprover(function)))
+        assert result.error is not None
+        assert "desk" not in result.error.message
+        (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert (record.name, "a call of 'pay'" in record.getMessage()) == ("actbox", True)
+        assert words in caplog.text
+        assert "Traceback" in caplog.text
+        assert "guests_own" not in caplog.text
+        assert "12345" not in caplog.text
+
+
 async def test_a_function_that_takes_too_long_refuses_and_its_own_timeout_is_a_failure() -> None:
     async def slow(request: ApprovalRequest) -> bool:
         await asyncio.Event().wait()

@@ -168,7 +168,11 @@ def test_further_tools_keep_what_was_said_of_approval_for_the_others():
 def test_what_is_no_approver_and_approval_for_what_is_no_tool_are_refused():
     toolset = Toolset.of([must_ask("pay")])
     with pytest.raises(InvalidValue, match="an approver has a method"):
+        toolset.asking("Ada")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"write asking\(CallbackApprover\(function\)\)"):
         toolset.asking(lambda request: True)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"not the class Anybody: write Anybody\(…\)"):
+        toolset.asking(Anybody)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="there is no tool 'pai'; did you mean 'pay'"):
         toolset.approved(["pai"])
 

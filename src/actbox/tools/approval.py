@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
+
+_log = logging.getLogger("actbox")
 
 Cause = Literal["decided", "timeout", "failed", "unavailable"]
 
@@ -79,16 +82,24 @@ class Approver(Protocol):
         ...
 
 
+def log_failure(request: ApprovalRequest, error: BaseException) -> None:
+    """Tell the host how an approver failed. Of the program no word but the tool's name, which is the host's own."""
+    asked = f"a call of {request.tool!r}" if request.what == "call" else "a run"
+    _log.error("the approver failed when it was asked about %s, which is refused", asked, exc_info=error)
+
+
 async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
     """Return what an approver answers; a refusal where it raises an exception or answers something else.
 
-    What it raised is told by its type alone, since a refusal is shown to the program.
+    What it raised is told by its type alone, since a refusal is shown to the program. The logger `actbox` has it whole.
     """
     try:
         decision: object = await approver.decide(request)
     except (Exception, SystemExit) as error:
+        log_failure(request, error)
         return ApprovalDecision(False, f"the approver failed ({type(error).__name__})", cause="failed")
     if not isinstance(decision, ApprovalDecision) or not isinstance(decision.approved, bool):
         said = type(decision).__name__
+        log_failure(request, TypeError(f"it must answer with an ApprovalDecision of True or False, not {said}"))
         return ApprovalDecision(False, f"the approver failed (it answered with {said})", cause="failed")
     return decision

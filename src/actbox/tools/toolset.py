@@ -73,8 +73,19 @@ class Toolset:
         return toolset
 
     def asking(self, approver: Approver) -> Toolset:
-        """Return these tools with somebody who is asked before each call of one that requires approval."""
+        """Return these tools with somebody who is asked before each call of one that requires approval.
+
+        Raises `InvalidValue` for what is no `Approver`: a function becomes one by `actbox.codeact.CallbackApprover`.
+        """
+        given: object = approver
+        if isinstance(given, type):
+            raise InvalidValue(f"an approver is an object, not the class {given.__name__}: write {given.__name__}(…)")
         if not isinstance(approver, Approver):
+            if callable(approver):
+                raise InvalidValue(
+                    "a function becomes an approver by actbox.codeact.CallbackApprover:"
+                    " write asking(CallbackApprover(function))"
+                )
             raise InvalidValue(f"an approver has a method `async def decide(request)`, which {shown(approver)} has not")
         changed = self._copy()
         changed._approver = approver

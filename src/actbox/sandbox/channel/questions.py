@@ -13,7 +13,7 @@ from typing import Literal
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
 from actbox.sandbox.clock import WallClock
 from actbox.tools import Tool, Toolset
-from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count
+from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count, log_failure
 
 from .messages import Call
 
@@ -117,9 +117,10 @@ class Questions:
         self._on_change()
         try:
             decision = await decision_of(approver, question.request)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if key not in self._open:
                 raise
+            log_failure(question.request, error)
             # By itself or by what it waited for, not by us.
             decision = ApprovalDecision(False, "the approver failed (it was cancelled)", cause="failed")
         finally:
