@@ -114,6 +114,8 @@ async def test_a_refusal_that_is_not_caught_fails_the_run_as_a_tools_failure_doe
     assert result.error is not None
     assert (result.error.kind, result.error.line) == (ErrorKind.TOOL, 2)
     assert result.error.message == "the call of 'pay' was refused"
+    assert "do not try it again unless asked" in result.error.hint
+    assert "correct the call" not in result.error.hint
     assert till.paid == []
 
 

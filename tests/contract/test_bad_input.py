@@ -129,6 +129,8 @@ async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> 
     box = await open_box(memory_mib=256)
     result = await box.run("x = list(range(500_000_000))")
     assert kind_of(result) is ErrorKind.MEMORY
+    assert result.error is not None
+    assert result.error.message == "out of memory"
     assert result.error.limit == "memory_mib"
     assert result.error.line == 1
 

@@ -217,6 +217,7 @@ async def test_a_missing_package_is_named(box: Sandbox) -> None:
     assert result.error is not None
     assert result.error.kind is ErrorKind.MISSING_DEPENDENCY
     assert "no_such_package_here" in result.error.hint
+    assert "an editable install is not seen" in result.error.hint
 
 
 async def test_runs_at_once_do_not_disturb_each_other(box: Sandbox) -> None:

@@ -77,16 +77,7 @@ class Toolset:
 
         Raises `InvalidValue` for what is no `Approver`: a function becomes one by `actbox.codeact.CallbackApprover`.
         """
-        given: object = approver
-        if isinstance(given, type):
-            raise InvalidValue(f"an approver is an object, not the class {given.__name__}: write {given.__name__}(…)")
-        if not isinstance(approver, Approver):
-            if callable(approver):
-                raise InvalidValue(
-                    "a function becomes an approver by actbox.codeact.CallbackApprover:"
-                    " write asking(CallbackApprover(function))"
-                )
-            raise InvalidValue(f"an approver has a method `async def decide(request)`, which {shown(approver)} has not")
+        _check_approver(approver)
         changed = self._copy()
         changed._approver = approver
         return changed
@@ -187,6 +178,18 @@ class Toolset:
 
     def __repr__(self) -> str:
         return f"Toolset({', '.join(self._tools)})"
+
+
+def _check_approver(given: object) -> None:
+    if isinstance(given, type):
+        raise InvalidValue(f"an approver is an object, not the class {given.__name__}: write {given.__name__}(…)")
+    if not isinstance(given, Approver):
+        if callable(given):
+            raise InvalidValue(
+                "a function becomes an approver by actbox.codeact.CallbackApprover:"
+                " write asking(CallbackApprover(function))"
+            )
+        raise InvalidValue(f"an approver has a method `async def decide(request)`, which {shown(given)} has not")
 
 
 def _aliases(names: Iterable[str]) -> dict[str, str]:

@@ -109,7 +109,7 @@ class ToolCalls:
         if tool is not None and self._toolset.requires(tool):
             refusal = await self._refusal(call, tool, size)
             if refusal is not None:
-                self._send(self._error_frame(call, refusal))
+                self._send(self._error_frame(call, refusal, refused=True))
                 return
         self._emit(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
@@ -153,9 +153,12 @@ class ToolCalls:
         how = "was not approved in time" if decision.cause == "timeout" else "was refused"
         return f"the call of {tool.name!r} {how}" + (f": {decision.reason}" if decision.reason else "")
 
-    def _error_frame(self, call: Call, error: str) -> bytes:
+    def _error_frame(self, call: Call, error: str, *, refused: bool = False) -> bytes:
         most = max(self._max_bytes // 8, 200)  # in JSON one character takes at most six bytes
-        return wire.encode({"t": "return", "id": call.id, "error": error[:most]}, self._max_bytes + 65536)
+        answer = {"t": "return", "id": call.id, "error": error[:most]}
+        if refused:
+            answer["refused"] = True
+        return wire.encode(answer, self._max_bytes + 65536)
 
     def _send(self, frame: bytes) -> None:
         if self._link is not None:

@@ -32,11 +32,12 @@ _NO_PROGRAM = "tools answer only while a program of the session runs"
 
 
 class ToolError(Exception):
-    """A tool call failed; the message says how. `tool` is the tool's name."""
+    """A tool call failed; the message says how. `tool` is the tool's name; `refused`, whether approval was refused."""
 
-    def __init__(self, message: str, tool: str = "") -> None:
+    def __init__(self, message: str, tool: str = "", refused: bool = False) -> None:
         super().__init__(message)
         self.tool = tool
+        self.refused = refused
 
 
 # Programs see the name alone, as with a built-in exception.
@@ -365,5 +366,5 @@ def _set(future: asyncio.Future[None]) -> None:
 
 def _value_of(answer: Dict[str, Any], tool: str) -> Any:
     if "error" in answer:
-        raise ToolError(str(answer["error"]), tool)
+        raise ToolError(str(answer["error"]), tool, bool(answer.get("refused")))
     return answer["value"]

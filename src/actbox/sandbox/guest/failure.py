@@ -43,10 +43,13 @@ def _describe(error: BaseException, program_name: str, tool_names: Iterable[str]
         text, line = _traceback_without_memory(error, program_name)
     else:
         text, line = _traceback(error, program_name)
+    message = _message(error)
+    if isinstance(error, MemoryError) and not message:
+        message = "out of memory"
     return {
         "kind": kind,
         "type": type(error).__name__,
-        "message": cut(_message(error), MAX_MESSAGE),
+        "message": cut(message, MAX_MESSAGE),
         "line": line,
         "traceback": cut(text, MAX_TRACEBACK),
         "hint": hint,
@@ -125,6 +128,8 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
     if isinstance(error, SyntaxError) and error.filename == program_name and _raised_by_compiling(error):
         return "SYNTAX", "", "correct line %s and send the whole program again" % error.lineno
     if isinstance(error, ToolError):
+        if getattr(error, "refused", False):  # a class of the program's own may lack it
+            return "TOOL", "", "the call was refused approval; do not try it again unless asked to, go on without it"
         return "TOOL", "", "correct the call, or catch ToolError and go on without it"
     if isinstance(error, MemoryError):
         return (
@@ -138,7 +143,8 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
             return (
                 "MISSING_DEPENDENCY",
                 "",
-                "%s is not installed in this environment; use the standard library or a package that is" % name,
+                "%s is not installed in this environment (an editable install is not seen);"
+                " use the standard library or a package that is" % name,
             )
     if isinstance(error, EOFError) and "reading a line" in str(error):
         return (
