@@ -145,6 +145,42 @@ async def test_a_misspelled_tool_is_suggested(box: Sandbox) -> None:
     assert "add" in result.error.hint
 
 
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [
+        ("x = add(1)\nx['a']", "await add(…)"),
+        ("add(1)['a']", "await add(…)"),
+        ("add(1).real", "await add(…)"),
+        ("x = call_tool('add', a=1)\nx + 1", "await call_tool(…)"),
+        ("x = add(1)\nawait add(x)", "await add(…)"),
+        ("def f(y):\n    return len(y)\nf(add(1))", "await add(…)"),
+        ("async def mine():\n    pass\nx = mine()\nint(x)", "await mine(…)"),
+        ("import json\nasync def mine():\n    pass\njson.dumps(mine())", "write `await` before the call"),
+    ],
+)
+async def test_a_call_that_was_not_awaited_is_told_and_names_no_line_of_ours(
+    box: Sandbox, code: str, written: str
+) -> None:
+    result = await box.run("import asyncio\nawait asyncio.sleep(0)\n" + code, tools=[add])
+    assert result.error is not None
+    assert written in result.error.hint
+    assert "guest" not in result.stderr
+    assert "/" not in result.stderr
+
+
+async def test_a_warning_of_a_coroutine_that_outlives_its_program_names_no_line_of_ours(box: Sandbox) -> None:
+    result = await box.run("import asyncio\nawait asyncio.sleep(0)\nx = add(1)\nprint(2)", tools=[add])
+    assert result.success
+    assert result.stderr == "RuntimeWarning: coroutine 'add' was never awaited\n"
+
+
+async def test_what_only_speaks_of_coroutines_has_no_such_hint(box: Sandbox) -> None:
+    result = await box.run("import asyncio\nasyncio.run(5)", tools=[add])
+    assert result.error is not None
+    assert "coroutine" in result.error.message
+    assert result.error.hint == ""
+
+
 async def test_every_kind_of_json_and_bytes_survive_both_ways(box: Sandbox) -> None:
     values = [None, True, 0, -1.5, "ü\0\ud800", [1, [2]], {"a": {"b": []}, "\0": 1}, 2**70, ""]
     code = "for value in values:\n    assert echo(value) == value, value\nassert echo(b'\\0\\xff') == b'\\0\\xff'\n"

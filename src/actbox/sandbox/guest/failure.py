@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import linecache
 import os
 import sys
 import traceback
+import warnings
+from types import CoroutineType
 
 from .channel import ToolError
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Type, Union
 
 MAX_MESSAGE = 20_000
 MAX_TRACEBACK = 50_000
@@ -130,7 +133,12 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
     if isinstance(error, ToolError):
         if getattr(error, "refused", False):  # a class of the program's own may lack it
             return "TOOL", "", "the call was refused approval; do not try it again unless asked to, go on without it"
-        return "TOOL", "", "correct the call, or catch ToolError and go on without it"
+        hint = _await_hint(error, program_name, tool_names)  # an argument may be what another tool has not returned yet
+        return "TOOL", "", hint or "correct the call, or catch ToolError and go on without it"
+    if isinstance(error, (TypeError, AttributeError)):
+        hint = _await_hint(error, program_name, tool_names)
+        if hint:
+            return "RUNTIME", "", hint
     if isinstance(error, MemoryError):
         return (
             "MEMORY",
@@ -202,6 +210,61 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
     if code in _DENIED:
         return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
     return "RUNTIME", "", ""
+
+
+# How Python words that a coroutine stands where a value was meant; "a coroutine was expected" is another matter.
+_COROUTINE = ("'coroutine'", "type coroutine", "coroutine found", "not coroutine")
+
+
+def _await_hint(error: BaseException, program_name: str, tool_names: Iterable[str]) -> str:
+    """Return what to write where a program has used a coroutine as if it were what that returns; else nothing."""
+    text = _message(error)
+    if not any(words in text for words in _COROUTINE):
+        return ""
+    name = _not_awaited(error, program_name, {*tool_names, "call_tool"})
+    if not name:
+        return "a coroutine stands where a value was meant: write `await` before the call that made it"
+    return "`%s(…)` returns its value only when it is awaited: write `await %s(…)`" % (name, name)
+
+
+def _not_awaited(error: BaseException, program_name: str, tool_names: Set[str]) -> str:
+    import re
+
+    frame = None
+    line = ""
+    entry = error.__traceback__
+    while entry is not None:
+        if entry.tb_frame.f_code.co_filename == program_name:
+            frame, line = entry.tb_frame, linecache.getline(program_name, entry.tb_lineno)
+        entry = entry.tb_next
+    if frame is None:
+        return ""
+    words = re.findall(r"\w+", line)
+    for names in (frame.f_locals, frame.f_globals):
+        for word in words:
+            if type(names.get(word)) is CoroutineType:
+                return str(names[word].__name__)
+    if not any("await" in text for text in linecache.getlines(program_name)):
+        return ""  # there tools are plain calls
+    called = re.findall(r"(?<!await )\b(\w+)\s*\(", line)
+    return next((name for name in called if name in tool_names), "")
+
+
+def keep_guest_out_of_warnings() -> None:
+    """Have warnings that Python puts down to the guest's own lines name no line: it is the program that they are about.
+
+    Such as that of a coroutine which was never awaited: it comes when the guest lets go of the program's variables.
+    """
+    usual = warnings.formatwarning
+
+    def formatwarning(
+        message: Union[Warning, str], category: Type[Warning], filename: str, lineno: int, line: Optional[str] = None
+    ) -> str:
+        if filename.startswith(_GUEST_FOLDER):
+            return "%s: %s\n" % (category.__name__, message)
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = formatwarning
 
 
 def _name_hint(error: NameError, tool_names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ import time
 
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
-from .failure import describe_exception
+from .failure import describe_exception, keep_guest_out_of_warnings
 from .figures import catch_figures
 from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
@@ -45,6 +45,7 @@ def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: No
     _own_streams()
     reseed()
     fork_by_default()
+    keep_guest_out_of_warnings()
     os.register_at_fork(after_in_child=channel.leave_to_parent)
     rehearse()
     gc.freeze()
