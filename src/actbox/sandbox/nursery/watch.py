@@ -16,6 +16,7 @@ import time
 
 from .charged_memory import ChargedMemory
 from .control import Control
+from .held_by_sockets import HeldBySockets
 from .share_of_time import Share, Weight
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -77,6 +78,7 @@ class Watcher:
         self._told_crowded = False
         self._used_seconds = 0.0
         self._idle_looks = 0
+        self._sockets = HeldBySockets(self._read)
         self.in_memory: list[str | int] = list(_IN_MEMORY)
         """Where file systems lie whose files count as memory: paths, or descriptors."""
 
@@ -160,7 +162,7 @@ class Watcher:
         if "memory_mib" not in self._limits:  # a cgroup sees to it
             return False
         most = self._limits["memory_mib"] * 2**20
-        files = 0
+        files = self._sockets.held()  # in no process's address space either
         for path in self.in_memory:
             system = os.statvfs(path)
             files += (system.f_blocks - system.f_bfree) * system.f_frsize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actbox.sandbox.nursery import landlock
+from actbox.sandbox.nursery.held_by_sockets import HeldBySockets
 from actbox.sandbox.traits import Traits
 
 from .hierarchies import Support
@@ -55,9 +56,21 @@ def _enforced(groups: Support | None) -> dict[str, str]:
 def _notes(groups: Support | None) -> tuple[str, ...]:
     notes = []
     if groups is None or not groups.enforcer("memory"):
-        notes.append("without a memory cgroup, what sockets and pipes hold is not counted as memory")
+        notes.append(_of_sockets_and_pipes())
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
     if not landlock.version():
         notes.append("this kernel has no Landlock (version 2 or later), so mounts alone decide which files are seen")
     return tuple(notes)
+
+
+def _of_sockets_and_pipes() -> str:
+    asking = HeldBySockets(lambda path: None)
+    try:
+        if asking.tells_of_local():
+            return "without a memory cgroup, what pipes hold is not counted as memory"
+    finally:
+        asking.close()
+    return (
+        "without a memory cgroup, what local sockets (of which this kernel does not tell) and pipes hold is not counted"
+    )

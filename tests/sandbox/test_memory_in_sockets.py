@@ -1,0 +1,109 @@
+"""Where no control group counts memory, what sockets hold for a program is counted all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, ExecutionResult, Limits, Policy
+from actbox.sandbox.engines.linux import engine
+from actbox.sandbox.engines.linux.cgroups import RunGroup
+from tests.conftest import engine_check
+
+_LIMIT_MIB = 128
+# Some 200 KiB for each socket: hardly anything in the processes, and more than the limit in the kernel.
+_FILL = """
+import os, socket, time
+held = []
+def fill(one, send):
+    one.setblocking(False)
+    try:
+        for _ in range(6): send(b'x' * 32_000)
+    except OSError:
+        pass
+def fill_pairs(number):
+    for _ in range(number):
+        held.extend(socket.socketpair())
+        for one in held[-2:]:
+            fill(one, one.send)
+"""
+FILLED = {
+    "local": "for _ in range(3): os.fork()\nfill_pairs(100)",
+    "local, left by senders that have gone": """
+os.fork()
+os.fork()
+for _ in range(240):
+    sender, receiver = socket.socketpair()
+    fill(sender, sender.send)
+    sender.close()
+    held.append(receiver)
+""",
+    "datagrams, left by senders that have gone": """
+for n in range(100):
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    receiver.bind(f'/tmp/{n}')
+    held.append(receiver)
+    for _ in range(9):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.connect(f'/tmp/{n}')
+            fill(sender, sender.send)
+""",
+    "tcp": """
+os.fork()
+os.fork()
+server = socket.create_server(('127.0.0.1', 0))
+for _ in range(90):
+    held.append(socket.create_connection(server.getsockname()))
+    held.append(server.accept()[0])
+    for one in held[-2:]:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+        fill(one, one.send)
+        fill(one, one.send)
+""",
+    "udp": """
+for _ in range(5): os.fork()
+for _ in range(100):
+    one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    one.bind(('::1', 0))
+    held.append(one)
+    fill(one, lambda text: one.sendto(text, one.getsockname()))
+""",
+}
+_HONEST = """
+import socket, time
+pairs = [socket.socketpair() for _ in range(40)]
+for one, other in pairs:
+    one.send(b'x' * 20_000)
+    one.close()
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+client.send(b'x' * 20_000)
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind('/tmp/log')
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '/tmp/log')
+time.sleep(0.3)
+sum(len(other.recv(100_000)) for _, other in pairs)
+"""
+
+
+async def _run(code: str, monkeypatch: pytest.MonkeyPatch) -> ExecutionResult:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    monkeypatch.setattr(engine, "support", lambda: None)
+    # A sandbox may have been made before, with groups: they keep the default limit at most, which nothing here reaches.
+    monkeypatch.setattr(RunGroup, "set_limits", lambda group, limits: None)
+    async with actbox.open_sandbox("linux", policy=Policy(limits=Limits(memory_mib=_LIMIT_MIB))) as box:
+        return await box.run(code, timeout=10)
+
+
+@pytest.mark.parametrize("way", FILLED)
+async def test_a_program_whose_sockets_hold_too_much_is_ended(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await _run(f"{_FILL}{FILLED[way]}\ntime.sleep(1.5)", monkeypatch)
+    assert result.error is not None, result
+    assert (result.error.kind, result.error.limit) == (ErrorKind.MEMORY, "memory_mib"), result.error
+
+
+async def test_a_program_that_sends_as_programs_do_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await _run(_HONEST, monkeypatch)
+    assert result.value == 40 * 20_000, result
