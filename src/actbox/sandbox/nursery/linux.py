@@ -125,6 +125,7 @@ _SYS_FSOPEN = 430
 _SYS_FSCONFIG = 431
 _SYS_FSMOUNT = 432
 _SYS_PIDFD_OPEN = 434
+_SYS_PIDFD_GETFD = 438
 _SYS_CLOSE_RANGE = 436
 _SYS_MOUNT_SETATTR = 442
 
@@ -340,6 +341,14 @@ def set_child_subreaper() -> None:
 def pidfd_open(pid: int) -> int:
     """Return a descriptor that never comes to mean another process; it polls readable once this one ended."""
     return _check(_syscall(_SYS_PIDFD_OPEN, pid, 0), "pidfd_open", pid)
+
+
+def pidfd_getfd(fd: int, number: int) -> int:
+    """Return a copy of descriptor `number` of the process of a pidfd, which we must be allowed to trace.
+
+    Raises `OSError`: EBADF if it has no such descriptor, ESRCH if it has ended, ENOSYS before Linux 5.6.
+    """
+    return _check(_syscall(_SYS_PIDFD_GETFD, fd, number, 0), "pidfd_getfd", number)
 
 
 def pidfd_send_signal(fd: int, signal_number: int) -> None:

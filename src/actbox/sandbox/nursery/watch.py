@@ -16,6 +16,7 @@ import time
 
 from .charged_memory import ChargedMemory
 from .control import Control
+from .held_by_pipes import HeldByPipes
 from .held_by_sockets import HeldBySockets
 from .share_of_time import Share, Weight
 
@@ -79,6 +80,7 @@ class Watcher:
         self._used_seconds = 0.0
         self._idle_looks = 0
         self._sockets = HeldBySockets(self._read)
+        self._pipes = HeldByPipes(proc)
         self.in_memory: list[str | int] = list(_IN_MEMORY)
         """Where file systems lie whose files count as memory: paths, or descriptors."""
 
@@ -163,6 +165,7 @@ class Watcher:
             return False
         most = self._limits["memory_mib"] * 2**20
         files = self._sockets.held()  # in no process's address space either
+        files += self._pipes.held([process.key[0] for process in processes], int(most / 4))
         for path in self.in_memory:
             system = os.statvfs(path)
             files += (system.f_blocks - system.f_bfree) * system.f_frsize

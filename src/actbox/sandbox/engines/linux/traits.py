@@ -56,7 +56,11 @@ def _enforced(groups: Support | None) -> dict[str, str]:
 def _notes(groups: Support | None) -> tuple[str, ...]:
     notes = []
     if groups is None or not groups.enforcer("memory"):
-        notes.append(_of_sockets_and_pipes())
+        uncounted = "" if _kernel_tells_of_sockets() else "; this kernel does not tell what local sockets hold"
+        notes.append(
+            "without a memory cgroup, pid 1 counts memory now and then, so a program may have more for a moment; "
+            "of what ended processes left unread in sockets it knows about how much" + uncounted
+        )
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
     if not landlock.version():
@@ -64,13 +68,9 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _of_sockets_and_pipes() -> str:
+def _kernel_tells_of_sockets() -> bool:
     asking = HeldBySockets(lambda path: None)
     try:
-        if asking.tells_of_local():
-            return "without a memory cgroup, what pipes hold is not counted as memory"
+        return asking.tells_of_local()
     finally:
         asking.close()
-    return (
-        "without a memory cgroup, what local sockets (of which this kernel does not tell) and pipes hold is not counted"
-    )

@@ -1,4 +1,4 @@
-"""Where no control group counts memory, what sockets hold for a program is counted all the same."""
+"""Where no control group counts memory, what sockets and pipes hold for a program is counted all the same."""
 
 from __future__ import annotations
 
@@ -60,6 +60,18 @@ for _ in range(90):
         fill(one, one.send)
         fill(one, one.send)
 """,
+    "pipes": """
+import fcntl
+own = b'x' * (80 * 2**20)  # the kernel lets one user's pipes have 64 MiB
+for n in range(120):
+    held.append(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
+    try: fcntl.fcntl(held[-1][1], 1031, 2**20)
+    except OSError: pass
+    try:
+        while os.write(held[-1][1], bytes(2**16)): pass
+    except OSError:
+        pass
+""",
     "udp": """
 for _ in range(5): os.fork()
 for _ in range(100):
@@ -81,6 +93,9 @@ client.send(b'x' * 20_000)
 log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 log.bind('/tmp/log')
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '/tmp/log')
+import os
+pipes = [os.pipe() for _ in range(80)]
+for _, end in pipes: os.write(end, b'x')
 time.sleep(0.3)
 sum(len(other.recv(100_000)) for _, other in pairs)
 """
@@ -98,12 +113,14 @@ async def _run(code: str, monkeypatch: pytest.MonkeyPatch) -> ExecutionResult:
 
 
 @pytest.mark.parametrize("way", FILLED)
-async def test_a_program_whose_sockets_hold_too_much_is_ended(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_whose_sockets_or_pipes_hold_too_much_is_ended(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = await _run(f"{_FILL}{FILLED[way]}\ntime.sleep(1.5)", monkeypatch)
     assert result.error is not None, result
     assert (result.error.kind, result.error.limit) == (ErrorKind.MEMORY, "memory_mib"), result.error
 
 
-async def test_a_program_that_sends_as_programs_do_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_sends_and_writes_as_programs_do_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     result = await _run(_HONEST, monkeypatch)
     assert result.value == 40 * 20_000, result
