@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, Limits, Policy
 from actbox.sandbox.engines.linux import engine
 from actbox.sandbox.engines.linux.cgroups import RunGroup
+from actbox.sandbox.nursery import held_by_sockets
 from tests.conftest import engine_check
 
 _LIMIT_MIB = 128
@@ -124,3 +128,13 @@ async def test_a_program_whose_sockets_or_pipes_hold_too_much_is_ended(
 async def test_a_program_that_sends_and_writes_as_programs_do_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     result = await _run(_HONEST, monkeypatch)
     assert result.value == 40 * 20_000, result
+
+
+def test_a_kernel_that_tells_nothing_of_sockets_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one without `sock_diag(7)`: there is no such family of addresses, and `/proc` alone lists what TCP holds."""
+    monkeypatch.setattr(held_by_sockets, "_NETLINK_SOCK_DIAG", 31)
+    asking = held_by_sockets.HeldBySockets(lambda path: Path("/proc", path).read_bytes())
+    assert not asking.tells_of_local()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        client.sendall(b"x" * 50_000)
+        assert asking.held() >= 50_000

@@ -7,7 +7,6 @@ with the kernel's own overhead.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
@@ -15,7 +14,7 @@ import time
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Tuple
+    from typing import Callable, Dict, Iterator, List, Set, Tuple
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -53,6 +52,7 @@ class HeldBySockets:
         """`read` reads a file of `/proc`, and returns `None` for one that is not there."""
         self._read = read
         self._netlink: socket.socket | None = None
+        self._untold: Set[bytes] = set()
         self._last = 0
         self._ask_after = 0.0
 
@@ -70,11 +70,8 @@ class HeldBySockets:
 
     def tells_of_local(self) -> bool:
         """Return whether the kernel tells of local sockets; on many it loads a module for that when first asked."""
-        try:
-            none = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0, 0, 0, 0, 0)  # those that are in no state
-            return not list(self._dump(none))
-        except OSError:
-            return False
+        nothing = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0, 0, 0, 0, 0)  # those that are in no state
+        return self._told(nothing) is not None
 
     def close(self) -> None:
         """Ask no more."""
@@ -87,9 +84,7 @@ class HeldBySockets:
         ours = 1 if self._netlink is not None else 0
         if counts.get("sockets", 1 + ours) <= ours:
             return 0
-        held = 0
-        with contextlib.suppress(FileNotFoundError):  # said by `tells_of_local`
-            held = self._local()
+        held = self._local()
         for family, suffix in ((socket.AF_INET, ""), (socket.AF_INET6, "6")):
             for name, protocol in (("tcp", socket.IPPROTO_TCP), ("udp", socket.IPPROTO_UDP)):
                 # Of these the kernel looks through the tables of all namespaces, which takes it a while.
@@ -106,7 +101,7 @@ class HeldBySockets:
     def _local(self) -> int:
         request = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, _ALL, 0, _SHOW, 0, 0)
         held = 0
-        for body in self._dump(request):
+        for body in self._told(request) or ():
             kind = body[1]
             attributes = dict(_attributes(body, _UNIX_BYTES))
             unread, sent = struct.unpack("=II", attributes[_QUEUES]) if _QUEUES in attributes else (0, 0)
@@ -122,15 +117,15 @@ class HeldBySockets:
 
     def _internet(self, family: int, protocol: int, table: str) -> int:
         request = _INET_REQUEST.pack(family, protocol, 1 << (_MEMORY - 1), 0, _ALL, b"")
-        held = 0
-        try:
-            for body in self._dump(request):
-                memory = dict(_attributes(body, _INET_BYTES)).get(_MEMORY)
-                if memory is not None:
-                    received, _, sending, _, _, queued = struct.unpack_from("=6I", memory)
-                    held += received + max(sending, queued)
-        except FileNotFoundError:  # the kernel was built without this part of it
+        told = self._told(request)
+        if told is None:
             return self._listed(table)
+        held = 0
+        for body in told:
+            memory = dict(_attributes(body, _INET_BYTES)).get(_MEMORY)
+            if memory is not None:
+                received, _, sending, _, _, queued = struct.unpack_from("=6I", memory)
+                held += received + max(sending, queued)
         return held
 
     def _listed(self, table: str) -> int:
@@ -140,6 +135,17 @@ class HeldBySockets:
             queues = line.split()[4].split(b":")
             held += sum(int(queue, 16) for queue in queues)
         return held
+
+    def _told(self, request: bytes) -> List[bytes] | None:
+        """Return what the kernel says of each socket asked for; `None` where it was built to say nothing of them."""
+        if request in self._untold:
+            return None
+        try:
+            return list(self._dump(request))
+        except OSError:  # not asked again: it would look for a module each time
+            self._untold.add(request)
+            self.close()  # there may be more of an answer underway
+            return None
 
     def _dump(self, request: bytes) -> Iterator[bytes]:
         """Yield what the kernel says of each socket asked for. Raises `OSError` if it does not say."""

@@ -59,7 +59,7 @@ def _notes(groups: Support | None) -> tuple[str, ...]:
         uncounted = "" if _kernel_tells_of_sockets() else "; this kernel does not tell what local sockets hold"
         notes.append(
             "without a memory cgroup, pid 1 counts memory now and then, so a program may have more for a moment; "
-            "of what ended processes left unread in sockets it knows about how much" + uncounted
+            "what closed local sockets have sent and nobody has read it estimates" + uncounted
         )
     if groups is None or not groups.enforcer("cpu"):
         notes.append("without a cpu cgroup, Limits.cpus holds on average: pid 1 stops a program that is ahead of it")
