@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -117,7 +118,7 @@ class Run:
         """Whether the guest was still there a while after its channel was closed."""
         self._timers: list[asyncio.TimerHandle] = []
         self._refused: NetworkRequest | None = None
-        """What the policy refused last."""
+        """What the policy refused last, or the proxy could not reach."""
         self._clock = WallClock(self._timeout, self._on_timeout)
         self._calls = ToolCalls(
             toolset,
@@ -229,7 +230,7 @@ class Run:
             self._queue.put_nowait(None)
 
     def _on_network(self, request: NetworkRequest) -> None:
-        if request.decision == "refused":
+        if request.decision == "refused" or request.status >= HTTPStatus.BAD_GATEWAY:
             self._refused = request
         self._emit(request)
 

@@ -41,9 +41,10 @@ def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
     """Return the error with the network request that the policy refused, where it seems to come from that."""
     if error.kind not in (ErrorKind.RUNTIME, ErrorKind.NETWORK):
         return error
-    if error.kind is ErrorKind.RUNTIME and refused.host not in error.message and "403" not in error.message:
+    words = (refused.host, str(refused.status) if refused.status else "")
+    if error.kind is ErrorKind.RUNTIME and not any(word and word in error.message for word in words):
         return error
-    return replace(error, kind=ErrorKind.NETWORK, hint=refused.reason)
+    return replace(error, kind=ErrorKind.NETWORK, hint=refused.reason or error.hint)
 
 
 def _code_of(kind: ErrorKind) -> int:

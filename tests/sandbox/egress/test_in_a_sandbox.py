@@ -130,6 +130,24 @@ async def test_a_host_that_is_not_allowed_is_refused_by_name_and_the_error_says_
     assert net.lookups == [], "a name that is not allowed was looked up"
 
 
+@pytest.mark.parametrize("client", ["urllib", "requests", "httpx"])
+async def test_a_tunnel_that_is_refused_says_why_in_the_clients_own_error(net: Net, client: str) -> None:
+    host, other = await net.host("api.example"), await net.host("other.example", tls=True)
+    async with opened(net, allowed(host)) as box:
+        result, _ = await run(box, f"URL = {other.url!r}\n{CLIENTS[client]}")
+    assert result.error is not None
+    assert "Refused by the network policy" in result.error.message and "other.example" in result.error.message
+
+
+async def test_a_host_that_cannot_be_reached_is_named_in_the_error(net: Net) -> None:
+    domain = AllowedDomain("https://gone.example", private=True)
+    async with opened(net, domain) as box:
+        result, _ = await run(box, "import urllib.request\nurllib.request.urlopen('https://gone.example/')")
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.NETWORK
+    assert "gone.example" in result.error.hint
+
+
 async def test_a_name_that_is_not_allowed_is_unknown_to_clients_that_heed_no_variables(net: Net) -> None:
     host = await net.host("api.example")
     async with opened(net, allowed(host)) as box:

@@ -80,7 +80,7 @@ async def test_one_encrypted_connection_carries_several_requests(net: Net):
     last = f"GET / HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n"
     answer = await door.inside(host.place, ((request % "abcd") + (request % "efgh") + last).encode())
     assert answer.count(b"HTTP/1.1 200") == 2
-    assert answer.index(b"abcd") < answer.index(b"efgh") < answer.index(b"403 Forbidden")
+    assert answer.index(b"abcd") < answer.index(b"efgh") < answer.index(b"403 Refused")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_one_encrypted_connection_carries_several_requests(net: Net):
 async def test_a_tunnel_to_another_host_or_port_is_refused(net: Net, place: str):
     door = await net.proxy(AllowedDomain("api.example", private=True))
     answer = await door.send(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
-    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert answer.startswith(b"HTTP/1.1 403 Refused by the network policy: ")
     assert answer.endswith(b" is not allowed. Allowed: api.example.\n")
     (told,) = await net.all_told(1)
     assert (told.method, told.decision, told.status) == ("CONNECT", "refused", 403)

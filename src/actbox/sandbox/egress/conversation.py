@@ -308,7 +308,8 @@ class Conversation:
             late = Denied(504, f"The connection to {record.host} lasted longer than the {entry} entry allows.")
             await self._end(record, late, spoken="tls" if record.status == 200 else spoken)
         except ClientGone:
-            record.reason = "The connection broke off."
+            if record.status != 200:  # a tunnel that stood has just been closed
+                record.reason = "The connection broke off."
             raise
         finally:
             if not told:

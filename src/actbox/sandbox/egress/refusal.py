@@ -6,6 +6,9 @@ from http import HTTPStatus
 
 from actbox.core.domains import AllowedDomain
 
+# Some clients give up on a status line that is very long.
+_LONGEST_PHRASE = 400
+
 
 class Denied(Exception):
     """A request ends here with a status and one plain sentence, which the client reads as the body.
@@ -21,10 +24,13 @@ class Denied(Exception):
 
 
 def plain_response(status: int, sentence: str, *, close: bool, with_body: bool = True) -> bytes:
-    """Return a whole HTTP/1.1 response whose body is the sentence; `with_body` is false for an answer to HEAD."""
+    """Return a whole HTTP/1.1 response whose body is the sentence; `with_body` is false for an answer to HEAD.
+
+    It is the reason phrase too: of a tunnel that was refused most clients show nothing else.
+    """
     body = (sentence + "\n").encode()
     lines = [
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        f"HTTP/1.1 {status} {_phrase(sentence) or HTTPStatus(status).phrase}",
         "Content-Type: text/plain; charset=utf-8",
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
@@ -35,6 +41,11 @@ def plain_response(status: int, sentence: str, *, close: bool, with_body: bool =
         lines.append("Connection: close")
     head = "\r\n".join([*lines, "", ""]).encode("ascii")
     return head + body if with_body else head
+
+
+def _phrase(sentence: str) -> str:
+    plain = "".join(c if " " <= c <= "~" else "?" for c in sentence)
+    return plain[:_LONGEST_PHRASE].rstrip(" .")
 
 
 def request_too_large(entry: AllowedDomain) -> Denied:
