@@ -27,6 +27,8 @@ from actbox import (
 from actbox.sandbox.channel.questions import MAX_QUESTIONS
 from tests.conftest import OpenBox
 
+pytestmark = pytest.mark.one_engine_first
+
 TIMEOUT = 3.0
 LONGER = 3.5
 

@@ -10,6 +10,8 @@ import pytest
 from actbox import ErrorKind, ExecutionResult, Sandbox
 from tests.conftest import OpenBox
 
+pytestmark = pytest.mark.one_engine_first
+
 
 def kind_of(result: ExecutionResult) -> ErrorKind:
     assert not result.success

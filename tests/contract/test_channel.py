@@ -11,6 +11,8 @@ import pytest
 from actbox import Completed, ErrorKind, Sandbox, ToolStarted
 from tests.conftest import OpenBox
 
+pytestmark = pytest.mark.one_engine_first
+
 
 def add(a: int, b: int = 10) -> int:
     """Add."""

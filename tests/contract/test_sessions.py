@@ -15,6 +15,8 @@ from actbox import Completed, ErrorKind, Output, Program, Sandbox, SandboxStoppe
 from tests.conftest import OpenBox
 from tests.contract.left_behind import nothing_left_behind
 
+pytestmark = pytest.mark.one_engine_first
+
 
 @pytest_asyncio.fixture
 async def session(box: Sandbox) -> AsyncIterator[Session]:

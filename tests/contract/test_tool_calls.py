@@ -13,6 +13,8 @@ import actbox
 from actbox import Completed, ErrorKind, Sandbox, ToolFinished, ToolStarted
 from tests.conftest import OpenBox
 
+pytestmark = pytest.mark.one_engine_first
+
 
 def add(a: int, b: int = 10) -> int:
     """Add."""
