@@ -27,6 +27,7 @@ def send(data, port=3128):
         try:
             while piece := way.recv(65536):
                 got += piece
+                way.settimeout(0.3)  # the connection may be kept; an answer comes in one go
         except OSError:
             pass
     return got
