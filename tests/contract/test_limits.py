@@ -16,6 +16,8 @@ from actbox import ErrorKind, ExecutionResult, Limits, Policy, Sandbox
 from tests.conftest import OpenBox, engine_check
 from tests.contract.left_behind import as_many_as_before
 
+pytestmark = pytest.mark.one_engine_first
+
 
 @actbox.tool
 def echo(text: str) -> str:

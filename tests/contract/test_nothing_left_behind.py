@@ -16,6 +16,8 @@ from actbox import Output
 from tests.conftest import OpenBox
 from tests.contract.left_behind import FAMILY, alive_with, nothing_left_behind
 
+pytestmark = pytest.mark.one_engine_first
+
 
 @pytest.fixture(autouse=True)
 def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
