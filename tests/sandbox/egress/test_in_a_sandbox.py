@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import ssl
+import sys
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import actbox
-from actbox import AllowedDomain, ErrorKind, ExecutionResult, NetworkRequest, Policy, Sandbox, Secret
+from actbox import AllowedDomain, ErrorKind, ExecutionResult, Limits, NetworkRequest, Policy, Sandbox, Secret
 from actbox.sandbox.contract import closing
 from actbox.sandbox.egress.upstream import Upstream
 from tests.conftest import engine_check
@@ -203,7 +204,16 @@ async def test_encrypted_connections_without_rules_inside_pass_through_unread(ne
         assert request.received_bytes > 22 and request.sent_bytes > 0
 
 
-async def test_pip_installs_from_an_index_that_is_allowed(net: Net) -> None:
+INSTALLERS = {
+    "pip": "[sys.executable, '-m', 'pip', 'install', '--no-cache-dir', '--target', TARGET]",
+    "uv": "['uv', 'pip', 'install', '--no-cache', '--python', sys.executable, '--target', TARGET]",
+}
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+async def test_packages_are_installed_from_an_index_that_is_allowed(net: Net, installer: str) -> None:
+    if installer == "uv" and not os.access(Path(sys.executable).parent / "uv", os.X_OK):
+        pytest.skip("uv is not installed beside this Python")
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny_thing.py", "answer = 42\n")
@@ -223,20 +233,26 @@ async def test_pip_installs_from_an_index_that_is_allowed(net: Net) -> None:
         return response(status="404 Not Found")
 
     index = await net.host("index.example", tls=True, answer=answer)
-    installers = {"pip": "[sys.executable, '-m', 'pip', 'install', '--no-cache-dir', '--target', TARGET]"}
-    if shutil.which("uv", path=os.path.dirname(shutil.which("python") or "") or None):
-        installers["uv"] = "['uv', 'pip', 'install', '--no-cache', '--python', sys.executable, '--target', TARGET]"
+    code = (
+        f"import subprocess, sys\nTARGET = '/workspace/target'\n"
+        f"done = subprocess.run([*{INSTALLERS[installer]}, '--index-url', '{index.url}/simple', 'tiny-thing'], "
+        "capture_output=True, text=True)\nprint(done.stdout, done.stderr)\n"
+        "sys.path.insert(0, TARGET)\nimport tiny_thing\ntiny_thing.answer"
+    )
     async with opened(net, allowed(index, ["GET", "HEAD"])) as box:
-        for installer, command in installers.items():
-            code = (
-                f"import subprocess, sys\nTARGET = '/workspace/{installer}'\n"
-                f"done = subprocess.run([*{command}, '--index-url', '{index.url}/simple', 'tiny-thing'], "
-                "capture_output=True, text=True)\nprint(done.stdout, done.stderr)\n"
-                "sys.path.insert(0, TARGET)\nimport tiny_thing\ntiny_thing.answer"
-            )
-            result, requests = await run(box, code)
-            assert result.value == 42, (installer, result.stdout, result.error)
-            assert {request.decision for request in requests} == {"allowed"}
+        result, requests = await run(box, code)
+    assert result.value == 42, (result.stdout, result.error)
+    assert {request.decision for request in requests} == {"allowed"}
+
+
+async def test_node_trusts_the_sandboxs_authority(net: Net) -> None:
+    if not os.access("/usr/bin/node", os.X_OK):
+        pytest.skip("there is no node in /usr/bin, where guests would see it")
+    host = await net.host("api.example", tls=True)
+    fetch = f"fetch('{host.url}/').then(answer => answer.text()).then(text => console.log(text))"
+    async with opened(net, allowed(host, ["GET"]), limits=Limits(memory_mib=4096)) as box:
+        result = await box.execute(["/usr/bin/node", "-e", fetch])
+    assert result.stdout == "hello from api.example\n", result
 
 
 async def test_the_hosts_own_loopback_can_be_named(net: Net) -> None:
