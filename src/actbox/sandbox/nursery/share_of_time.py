@@ -8,40 +8,52 @@ from __future__ import annotations
 
 import os
 
-# A tree that has used so much without a pause computes, and does not answer somebody who waits.
-_COMPUTES_SECONDS = 0.05
-# For each file of a group that sets a weight: the usual one, and a tenth of it, as much as a process of nice 10 has.
-# So one that answers at once has its turn before those that compute, and where nobody else wants the processors a
-# weight changes nothing. Not less: what is ended has to run once more to end. `benchmarks/bombs.py` shows the effect.
-_WEIGHTS = {"cpu_shares": (b"1024", b"102"), "cpu_weight": (b"100", b"10")}
+# A tree that owes so many seconds of processor time computes, and does not answer somebody who waits.
+_COMPUTES_SECONDS = 0.02
+# While nothing in a tree wants a processor it is forgiven so much a second, and it never owes more than this.
+_FORGIVEN_A_SECOND = 0.2
+# The weights of a tree that answers, of one that computes, and of one that is killed: it has to run once more to end.
+# So one that answers has its turn before those that compute, and where nobody else wants the processors a weight
+# changes nothing. `benchmarks/bombs.py` shows the effect.
+_WEIGHTS = {"cpu_shares": (b"10240", b"102", b"1024"), "cpu_weight": (b"1000", b"10", b"100")}
 
 
 class Weight:
-    """The weight of a sandbox's control group."""
+    """The weight of a sandbox's control group: less for a tree that has used much of the processors and goes on."""
 
     def __init__(self, groups: dict[str, int]) -> None:
         """`groups` are the files of its control groups, by name; there may be none that sets a weight."""
-        self._file, self._usual, self._low = -1, b"", b""
-        for name, (usual, low) in _WEIGHTS.items():
-            if name in groups:
-                self._file, self._usual, self._low = groups[name], usual, low
-        self._is_low = False
-        self._idle_at = 0.0
+        name = next((name for name in _WEIGHTS if name in groups), "")
+        self._file = groups.get(name, -1)
+        self._answers, self._computes, self._ends = _WEIGHTS.get(name, (b"", b"", b""))
+        self._set_to = b""
+        self._owed = self._used = self._at = 0.0
 
-    def note(self, used: float, before: float) -> None:
-        """Take in that the tree has used so many seconds of processor time, at the last look so many."""
-        if used == before:
-            self._idle_at = used
-        self._set(used - self._idle_at > _COMPUTES_SECONDS)
+    def begin(self, now: float) -> None:
+        """Weigh as one that answers, from now on."""
+        self._at = now
+        self._set(self._answers)
 
-    def restore(self) -> None:
-        """Weigh as usual again, so that what is killed now ends soon."""
-        self._set(False)
+    def note(self, used: float, wants_more: bool, now: float) -> None:
+        """Take in how many seconds of processor time the tree has used in all, and whether it wants a processor.
 
-    def _set(self, is_low: bool) -> None:
-        if self._file >= 0 and is_low != self._is_low:
-            self._is_low = is_low
-            os.pwrite(self._file, self._low if is_low else self._usual, 0)
+        One that wants them and gets none, since others have them, has not become one that answers.
+        """
+        self._owed += used - self._used
+        if not wants_more:
+            self._owed -= _FORGIVEN_A_SECOND * (now - self._at)
+        self._owed = min(max(self._owed, 0.0), _FORGIVEN_A_SECOND)
+        self._used, self._at = used, now
+        self._set(self._computes if self._owed >= _COMPUTES_SECONDS else self._answers)
+
+    def let_end(self) -> None:
+        """Weigh more again, so that what is killed now ends soon."""
+        self._set(self._ends)
+
+    def _set(self, weight: bytes) -> None:
+        if self._file >= 0 and weight != self._set_to:
+            self._set_to = weight
+            os.pwrite(self._file, weight, 0)
 
 
 class Share:

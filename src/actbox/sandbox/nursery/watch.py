@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 # Often enough that a tree cannot take much more than its share between two looks; rare enough to cost nothing.
 LOOK_EVERY_SECONDS = 0.05
+# Sooner at first: most runs end before, and one that computes shall not weigh as one that answers for long.
+_FIRST_LOOK_SECONDS = 0.01
 # A tree that does nothing is looked at less and less often, down to this: hundreds may wait at once. More often where
 # nobody else would stop it from taking memory all of a sudden.
 _IDLE_SECONDS, _IDLE_SECONDS_WITH_MEMORY = 0.4, 0.1
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# Runs or could; or waits in the kernel, as for memory, for what will not take long.
+_WANTS_PROCESSOR = (b"R", b"D")
 _TICK = os.sysconf("SC_CLK_TCK")
 # File systems of the run's own that lie in memory. The workspace outlives the run, and has a limit of its own.
 _IN_MEMORY = ("/tmp", "/dev/shm")
@@ -50,6 +54,7 @@ class _Process:
         children_seconds: float,
         threads: int,
         stopped: bool,
+        wants_processor: bool,
     ) -> None:
         self.key = key
         """Its id and when it started: an id alone may come to mean another process."""
@@ -61,6 +66,8 @@ class _Process:
         self.threads = threads
         self.stopped = stopped
         """Whether somebody has stopped it with a signal."""
+        self.wants_processor = wants_processor
+        """Whether its first thread runs, or would if it had a processor."""
 
 
 class Watcher:
@@ -78,7 +85,7 @@ class Watcher:
         self._own_seconds: dict[tuple[int, int], float] = {}
         self._told_crowded = False
         self._used_seconds = 0.0
-        self._idle_looks = 0
+        self._looks = self._idle_looks = 0
         self._sockets = HeldBySockets(self._read)
         self._pipes = HeldByPipes(proc)
         self.in_memory: list[str | int] = list(_IN_MEMORY)
@@ -88,11 +95,13 @@ class Watcher:
         """Watch a run from now on; `limits` are those that are left to us."""
         self._limits = limits
         self._told_crowded = False
+        self.weight.begin(time.monotonic())
         if "cpus" in limits:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
     def look(self, tell_crowded: Callable[[], None]) -> str | None:
         """Return the limit that is passed now, if any; say, once in a run, if there are as many processes as may be."""
+        self._looks += 1
         processes = self._processes()
         if not self._told_crowded:
             threads = sum(process.threads for process in processes)
@@ -103,7 +112,7 @@ class Watcher:
             return "memory_mib"
         used = self._seconds(processes)
         self._idle_looks = self._idle_looks + 1 if used == self._used_seconds else 0
-        self.weight.note(used, self._used_seconds)
+        self.weight.note(used, any(self._wants_processor(process) for process in processes), time.monotonic())
         self._used_seconds = used
         if used > self._limits.get("cpu_seconds", float("inf")):
             return "cpu_seconds"
@@ -128,6 +137,8 @@ class Watcher:
 
     def pause(self) -> float:
         """Return how many seconds there may be until the next look."""
+        if self._looks < 3:
+            return min(_FIRST_LOOK_SECONDS * (1 << self._looks), LOOK_EVERY_SECONDS)
         longest = _IDLE_SECONDS_WITH_MEMORY if "memory_mib" in self._limits else _IDLE_SECONDS
         doubled = 1 << min(self._idle_looks, 10)
         return min(LOOK_EVERY_SECONDS * doubled, longest)
@@ -222,10 +233,28 @@ class Watcher:
                     user + system,
                     children_user + children_system,
                     int(fields[17]),
-                    fields[0] == b"T",
+                    _state(text) == b"T",
+                    _state(text) in _WANTS_PROCESSOR,
                 )
             )
         return found
+
+    def _wants_processor(self, process: _Process) -> bool:
+        """Whether any thread of a process runs, or would if it had a processor."""
+        if process.wants_processor or process.threads == 1:
+            return process.wants_processor
+        tasks = "%d/task" % process.key[0]
+        try:
+            folder = os.open(tasks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
+        except OSError:  # it has ended
+            return False
+        try:
+            texts = [self._read("%s/%s/stat" % (tasks, name)) for name in os.listdir(folder)]
+        except OSError:
+            return False
+        finally:
+            os.close(folder)
+        return any(_state(text) in _WANTS_PROCESSOR for text in texts if text is not None)
 
     def _proportional(self, process: _Process) -> int:
         """Return a process's memory, what it shares with others counted in proportion."""
@@ -248,6 +277,11 @@ class Watcher:
             return None
         finally:
             os.close(descriptor)
+
+
+def _state(stat: bytes) -> bytes:
+    """Return the letter for what a thread does, from the text that says what it uses."""
+    return stat.rpartition(b")")[2].split(None, 1)[0]
 
 
 class OneGuest:
@@ -292,7 +326,7 @@ def watch(
             if op == "take":
                 take(*request)
                 taken = True
-                next_look = time.monotonic() + LOOK_EVERY_SECONDS
+                next_look = time.monotonic() + watcher.pause()
             else:
                 guests.answer(op, *request)
         if taken and time.monotonic() >= next_look:
@@ -302,7 +336,7 @@ def watch(
             if not limit:
                 limit = watcher.look(lambda: control.say({"limit": "processes"})) or ""
                 if limit:
-                    watcher.weight.restore()
+                    watcher.weight.let_end()
                     _signal_all(signal.SIGKILL)
             still = 0.0 if limit else watcher.hold_back()
             is_held = still > 0
