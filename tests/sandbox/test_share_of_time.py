@@ -14,7 +14,7 @@ import actbox
 from actbox.sandbox.engines.linux.hierarchies import support
 from actbox.sandbox.nursery.share_of_time import Weight
 
-ANSWERS, COMPUTES, ENDS = "10240", "102", "1024"
+ANSWERS, COMPUTES, ENDS = "4096", "205", "1024"
 BURNERS = 8
 
 
@@ -29,7 +29,7 @@ def shares(tmp_path: Path) -> Iterator[int]:
 @pytest.fixture
 def weight(shares: int) -> Weight:
     weight = Weight({"cpu_shares": shares})
-    weight.begin(0.0)
+    weight.begin(0.0, owed=0.0)
     return weight
 
 
@@ -77,6 +77,11 @@ def test_what_pauses_only_when_it_is_looked_at_is_not_forgiven_more_than_it_uses
     assert take(shares) == COMPUTES
 
 
+def test_what_begins_in_debt_computes_from_the_start(shares: int) -> None:
+    Weight({"cpu_shares": shares}).begin(0.0, owed=0.1)
+    assert take(shares) == COMPUTES
+
+
 def test_what_is_killed_weighs_more_than_what_computes(weight: Weight, shares: int) -> None:
     take(shares)
     weight.note(used=1.0, wants_more=True, now=1.0)
@@ -87,7 +92,7 @@ def test_what_is_killed_weighs_more_than_what_computes(weight: Weight, shares: i
 
 def test_without_a_group_nothing_is_weighed() -> None:
     weight = Weight({})
-    weight.begin(0.0)
+    weight.begin(0.0, owed=0.0)
     weight.note(used=1.0, wants_more=True, now=1.0)
     weight.let_end()
 
@@ -108,7 +113,7 @@ async def test_programs_that_starve_one_another_all_weigh_little(code: str) -> N
     assert found is not None
     place = found.places["cpu"]
     name = "cpu.weight" if place.version == 2 else "cpu.shares"
-    low = "10" if place.version == 2 else COMPUTES
+    low = "20" if place.version == 2 else COMPUTES
     async with actbox.open_sandbox("linux", policy=policy) as box:
         runs = [asyncio.create_task(box.run(code)) for _ in range(BURNERS)]
         begun = time.monotonic()

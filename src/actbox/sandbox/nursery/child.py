@@ -235,7 +235,7 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         os.close(go)
         if rules >= 0:
             os.close(rules)
-        watcher.begin(request["watched"])
+        watcher.begin(request["watched"], request["owed"])
 
     _rehearse()
     watch(family or OneGuest(first, control), control, watcher, take)
@@ -247,4 +247,6 @@ def _rehearse() -> None:
     It is the guest's memory too since the guest was forked, and each page that is written to costs some microseconds.
     """
     with contextlib.suppress(OSError):
-        attach_run(json.loads('{"op": "take", "mounts": [], "watched": {}, "tmp_mib": 1, "inodes": 1}'), [-1, -1])
+        attach_run(
+            json.loads('{"op": "take", "mounts": [], "watched": {}, "owed": 0, "tmp_mib": 1, "inodes": 1}'), [-1, -1]
+        )

@@ -10,12 +10,13 @@ import os
 
 # A tree that owes so many seconds of processor time computes, and does not answer somebody who waits.
 _COMPUTES_SECONDS = 0.02
-# While nothing in a tree wants a processor it is forgiven so much a second, and it never owes more than this.
-_FORGIVEN_A_SECOND = 0.2
+# While nothing in a tree wants a processor it is forgiven so much a second, and it never owes more than so much.
+FORGIVEN_A_SECOND = 0.2
+MOST_OWED_SECONDS = 0.2
 # The weights of a tree that answers, of one that computes, and of one that is killed: it has to run once more to end.
 # So one that answers has its turn before those that compute, and where nobody else wants the processors a weight
 # changes nothing. `benchmarks/bombs.py` shows the effect.
-_WEIGHTS = {"cpu_shares": (b"10240", b"102", b"1024"), "cpu_weight": (b"1000", b"10", b"100")}
+_WEIGHTS = {"cpu_shares": (b"4096", b"205", b"1024"), "cpu_weight": (b"400", b"20", b"100")}
 
 
 class Weight:
@@ -29,10 +30,10 @@ class Weight:
         self._set_to = b""
         self._owed = self._used = self._at = 0.0
 
-    def begin(self, now: float) -> None:
-        """Weigh as one that answers, from now on."""
-        self._at = now
-        self._set(self._answers)
+    def begin(self, now: float, owed: float) -> None:
+        """Weigh from now on as one that answers, or computes if those before it in its sandbox still owe so much."""
+        self._at, self._owed = now, owed
+        self._weigh()
 
     def note(self, used: float, wants_more: bool, now: float) -> None:
         """Take in how many seconds of processor time the tree has used in all, and whether it wants a processor.
@@ -41,14 +42,17 @@ class Weight:
         """
         self._owed += used - self._used
         if not wants_more:
-            self._owed -= _FORGIVEN_A_SECOND * (now - self._at)
-        self._owed = min(max(self._owed, 0.0), _FORGIVEN_A_SECOND)
+            self._owed -= FORGIVEN_A_SECOND * (now - self._at)
+        self._owed = min(max(self._owed, 0.0), MOST_OWED_SECONDS)
         self._used, self._at = used, now
-        self._set(self._computes if self._owed >= _COMPUTES_SECONDS else self._answers)
+        self._weigh()
 
     def let_end(self) -> None:
         """Weigh more again, so that what is killed now ends soon."""
         self._set(self._ends)
+
+    def _weigh(self) -> None:
+        self._set(self._computes if self._owed >= _COMPUTES_SECONDS else self._answers)
 
     def _set(self, weight: bytes) -> None:
         if self._file >= 0 and weight != self._set_to:

@@ -91,11 +91,11 @@ class Watcher:
         self.in_memory: list[str | int] = list(_IN_MEMORY)
         """Where file systems lie whose files count as memory: paths, or descriptors."""
 
-    def begin(self, limits: dict[str, float]) -> None:
-        """Watch a run from now on; `limits` are those that are left to us."""
+    def begin(self, limits: dict[str, float], owed: float) -> None:
+        """Watch a run from now on; `limits` are those that are left to us, `owed` is what `Weight` begins with."""
         self._limits = limits
         self._told_crowded = False
-        self.weight.begin(time.monotonic())
+        self.weight.begin(time.monotonic(), owed)
         if "cpus" in limits:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 

@@ -25,6 +25,7 @@ from actbox.sandbox.workspace import Workspace
 from . import stock as stocks
 from .advice import why_not
 from .child import Child, ChildEnded
+from .debt import Debt
 from .family import Family
 from .hierarchies import support
 from .pool import MOST_READY
@@ -41,13 +42,14 @@ _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 class LinuxSandbox(LocalSandbox):
     """Programs in namespaces of their own, behind a filter of system calls, without root and without a daemon."""
 
-    def __init__(self, policy: Policy, network: Network | None = None) -> None:
+    def __init__(self, policy: Policy, network: Network | None = None, debt: Debt | None = None) -> None:
         """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
         if sys.platform != "linux":
             raise SandboxUnavailable(f"the linux engine needs Linux; this is {sys.platform}")
         super().__init__(policy)
         self.traits = linux_traits(support())
         self._network = network
+        self._debt = debt or Debt()
         if network is not None and network.ways:
             self.traits = dataclasses.replace(self.traits, network=network.trait)
         self._mounts = [_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts]
@@ -107,7 +109,7 @@ class LinuxSandbox(LocalSandbox):
         return self._network.variables if self._network is not None else {}  # guests are born with the others
 
     def _sibling(self) -> LinuxSandbox:
-        return LinuxSandbox(self.policy, self._network)
+        return LinuxSandbox(self.policy, self._network, self._debt)
 
     def _guest_limits(self) -> Mapping[str, float]:
         # The kernel counts our pid 1 with the guest's own processes.
@@ -169,7 +171,9 @@ class LinuxSandbox(LocalSandbox):
             if self._network is not None:
                 mounts += self._network.descriptors()
                 self._network.open_gate(child)
-            child.begin(self._take_request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
+            request = {**self._take_request, "owed": self._debt.begin()}
+            child.when_buried(self._debt.end)
+            child.begin(request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
         except BaseException:
             child.discard()
             raise
