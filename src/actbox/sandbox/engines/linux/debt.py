@@ -30,8 +30,11 @@ class Debt:
             return self._owed
 
     def end(self, ending: Ending) -> None:
-        """Take in what a run has used. One that met a limit may have used more than its first process tells."""
-        used = MOST_OWED_SECONDS if ending.limit else ending.cpu_ms / 1000
+        """Take in what a run has used.
+
+        Of one that was killed, or met a limit, nobody can say what all its processes used: it owes the most.
+        """
+        used = MOST_OWED_SECONDS if ending.limit or ending.signal is not None else ending.cpu_ms / 1000
         with self._lock:
             self._owed = min(self._owed + used, MOST_OWED_SECONDS)
             self._runs -= 1

@@ -1,0 +1,69 @@
+"""What a sandbox owes for the processor time of its runs, and when it is forgiven."""
+
+from __future__ import annotations
+
+import pytest
+
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.engines.linux import debt as debts
+from actbox.sandbox.engines.linux.debt import Debt
+from actbox.sandbox.nursery.share_of_time import FORGIVEN_A_SECOND, MOST_OWED_SECONDS
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(debts, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def debt(clock: Clock) -> Debt:
+    return Debt()
+
+
+def test_a_sandbox_begins_without_debt(debt: Debt) -> None:
+    assert debt.begin() == 0
+
+
+def test_what_a_run_used_is_owed_when_the_next_begins_at_once(debt: Debt) -> None:
+    debt.begin()
+    debt.end(Ending(exit_code=0, cpu_ms=50))
+    assert debt.begin() == pytest.approx(0.05)
+
+
+def test_a_while_without_runs_is_forgiven(debt: Debt, clock: Clock) -> None:
+    debt.begin()
+    debt.end(Ending(exit_code=0, cpu_ms=150))
+    clock.now += 0.5
+    assert debt.begin() == pytest.approx(0.15 - 0.5 * FORGIVEN_A_SECOND)
+
+
+def test_nothing_is_forgiven_while_another_run_goes_on(debt: Debt, clock: Clock) -> None:
+    debt.begin()
+    debt.begin()
+    debt.end(Ending(exit_code=0, cpu_ms=150))
+    clock.now += 10
+    assert debt.begin() == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("ending", [Ending(signal=9), Ending(exit_code=1, limit="memory_mib", cpu_ms=1)])
+def test_a_run_that_was_killed_or_met_a_limit_owes_the_most(debt: Debt, ending: Ending) -> None:
+    debt.begin()
+    debt.end(ending)
+    assert debt.begin() == MOST_OWED_SECONDS
+
+
+def test_nobody_owes_more_than_the_most(debt: Debt) -> None:
+    for _ in range(3):
+        debt.begin()
+        debt.end(Ending(exit_code=0, cpu_ms=10_000))
+    assert debt.begin() == MOST_OWED_SECONDS
