@@ -45,6 +45,8 @@ class CallbackApprover:
             if not limit.expired():
                 raise
             return timed_out(self._timeout)
+        if limit.expired():  # and the function has answered all the same
+            return timed_out(self._timeout)
         if isinstance(answer, bool):
             return ApprovalDecision(answer)
         if isinstance(answer, ApprovalDecision):

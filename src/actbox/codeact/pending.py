@@ -92,9 +92,12 @@ class PendingApprovals:
             if timer is not None:
                 timer.cancel()
             with self._lock:
-                self._entries.pop(request.id, None)
+                if self._entries.get(request.id) is entry:  # once decided it may be asked again
+                    del self._entries[request.id]
 
     def _answer(self, request_id: str, decision: ApprovalDecision) -> None:
+        if not all(isinstance(text, str) for text in (request_id, decision.reason, decision.by)):
+            raise InvalidValue("a question is decided by its id, with texts for reason and by")
         entry = self._take(request_id)
         try:
             if entry is not None:

@@ -21,7 +21,8 @@ class Output:
 class ToolStarted:
     """The program called a tool. `call_id` counts from 1 within the run.
 
-    A call that needs approval is started when it is approved; one that is refused never is.
+    `arguments` are what the program sent. A call that needs approval is started when it is approved; one that is
+    refused never is. One whose arguments do not fit is not asked about: it is started, and finishes with the error.
     """
 
     call_id: int
@@ -52,9 +53,9 @@ class ToolFinished:
 class ApprovalRequested:
     """Somebody is asked whether a program may run, or whether a call of it may be made; until then it waits.
 
-    `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is the one that `ToolStarted` will have, and
-    `line` the line of the program that makes it, by the guest's own word. For a run, `tools` are those because of which
-    it is asked.
+    `request_id` is that of the `ApprovalRequest`. For a call, `call_id` is the one that `ToolStarted` will have,
+    `arguments` are a copy of those in the request (converted and whole, as JSON data), and `line` is the line of the
+    program that makes it, by the guest's own word. For a run, `tools` are those because of which it is asked.
     """
 
     request_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter
 from types import GenericAlias
-from typing import Annotated, Any, NotRequired, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -19,7 +19,8 @@ from typing_extensions import TypedDict
 from actbox.core.errors import InvalidValue
 
 from .host_function import EMPTY, HostFunction, HostParameter
-from .problems import missing, place, refusal, shown, unknown
+from .json_form import NoJsonForm, json_form
+from .problems import missing, place, refusal, shown, unknown, unshown
 from .signature_text import signature_text, type_text
 
 # What no parameter can be called, for the arguments that `**kwargs` takes.
@@ -38,6 +39,7 @@ class AnnotatedArguments:
 
     def __init__(self, host: HostFunction, descriptions: Mapping[str, str]) -> None:
         self._tool = host.name
+        self._parameters = host.parameters
         self._names = frozenset(p.name for p in host.parameters)
         self._takes_extra = host.extra is not None
         self._positional_only = tuple(p for p in host.parameters if p.kind is Parameter.POSITIONAL_ONLY)
@@ -46,6 +48,7 @@ class AnnotatedArguments:
             fields[_EXTRA] = NotRequired[GenericAlias(dict, (str, host.extra))]
         adapter = _adapter(host, fields)
         self._validate = adapter.validator.validate_python
+        self._dump = adapter.dump_python
         self.schema = self._schema_of(adapter, host)
         self._signature = signature_text(host.name, self.schema, None, host.positional)
 
@@ -70,6 +73,71 @@ class AnnotatedArguments:
         if self._takes_extra:
             values |= values.pop(_EXTRA)
         return self._by_position(values), values
+
+    def settle(self, bound: _Bound) -> tuple[_Bound, dict[str, Any]]:
+        """Return what will be passed, and all of it as JSON data by name, the function's own defaults included.
+
+        What can be read only once is read here, and passed as a new iterator. Raises `ToolError` for an item that does
+        not fit, and for what has no JSON form; only a default without one, such as a sentinel, is left out.
+        """
+        args, values = bound
+        positional = {p.name: value for p, value in zip(self._positional_only, args, strict=True)}
+        passed = positional | values
+        # Values of pydantic's that check each item when it is read; a default is the function's own to read.
+        own = {p.name: p.default for p in self._parameters}
+        once = [name for name, value in passed.items() if isinstance(value, Iterator) and value is not own.get(name)]
+        read = {name: self._read(name, passed[name]) for name in once}
+        form = self._shown(passed | read)
+        passed |= {name: iter(items) for name, items in read.items()}
+        return (tuple(passed.pop(name) for name in positional), passed), form
+
+    def _read(self, name: str, items: Iterator[Any]) -> list[Any]:
+        try:
+            return list(items)
+        except ValidationError as error:
+            problems = [
+                f"{place(name, detail['loc'])} {_expected(detail['msg'])}; got {shown(detail['input'])}"
+                for detail in error.errors(include_url=False)
+            ]
+        except Exception as error:
+            problems = [f"{type(error).__name__}: {error}"]  # of a validator of the host's own, as in `bind`
+        raise refusal(self._tool, self._signature, problems)
+
+    def _shown(self, passed: dict[str, Any]) -> dict[str, Any]:
+        form: dict[str, Any] = {}
+        for parameter in self._parameters:
+            name, default = parameter.name, parameter.default
+            if name not in passed and default is EMPTY:
+                continue
+            value = passed.get(name, default)
+            try:
+                form |= self._form({name: value})
+            except NoJsonForm as error:
+                if value is not default:
+                    raise unshown(self._tool, name, error) from error
+        for name in [name for name in passed if name not in self._names]:
+            try:
+                form |= self._form({_EXTRA: {name: passed[name]}})[_EXTRA]
+            except NoJsonForm as error:
+                raise unshown(self._tool, name, error) from error
+        return form
+
+    def _form(self, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._form_by("python", values)
+        except NoJsonForm as error:
+            if not error.opaque:
+                raise
+        return self._form_by("json", values)  # there are serialisers for JSON alone
+
+    def _form_by(self, mode: Literal["python", "json"], values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            dumped = self._dump(values, mode=mode, by_alias=False, warnings=False)
+        except Exception as error:
+            # The host's own serialisers may raise anything.
+            raise NoJsonForm(f"{type(error).__name__}: {_first_line(error)}") from error
+        form: dict[str, Any] = json_form(dumped)
+        return form
 
     def _by_position(self, values: dict[str, Any]) -> tuple[Any, ...]:
         """Take out of `values` what may not be passed by name."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 _log = logging.getLogger("actbox")
 
@@ -23,10 +24,19 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 class ApprovalRequest:
     """One question: may this program run, or may this call of it be made?
 
-    `id` is unique. `program` is the whole source, and `reason` says why approval is required. For a call, `tool` and
-    `arguments` are what would be called, exactly; `line` is the line of the program that makes the call, counted from
-    1, `None` where it is not known. That line is the guest's own word: a program that means harm may name another one,
-    so decide by tool and arguments. For a run, `tools` are those because of which it is asked, if any.
+    `id` is unique. `program` is the whole source, and `reason` says why approval is required. For a run, `tools` are
+    those because of which it is asked, if any. For a call, `line` is the line of the program that makes it, counted
+    from 1, `None` where it is not known. That line is the guest's own word: a program that means harm may name another
+    one, so decide by tool and arguments.
+
+    For a call, `tool` and `arguments` are what will be called: the arguments were checked and converted before, once,
+    and the call is made with what came of that. They are there by name, with the defaults that the program left alone
+    (but for one without JSON form, such as a sentinel). Each value is in its JSON form, as pydantic's serialiser makes
+    it: a model is an object of its fields, an enum its value, a date ISO text, a decimal text with its digits, and what
+    a type hides (`SecretStr`, excluded fields) is hidden here too. Bytes are `{"base64": "…"}`; numbers that are none
+    and infinities are `"NaN"`, `"Infinity"` and `"-Infinity"`. Text that stands for another type can say one value in
+    several ways (`"1E+3"` and `"1000"`, two time zones): read it as that type before comparing. `arguments` is a copy:
+    what is done to it reaches no call.
     """
 
     id: str
@@ -82,24 +92,42 @@ class Approver(Protocol):
         ...
 
 
-def log_failure(request: ApprovalRequest, error: BaseException) -> None:
+def _log_failure(request: ApprovalRequest, error: BaseException) -> None:
     """Tell the host how an approver failed. Of the program no word but the tool's name, which is the host's own."""
     asked = f"a call of {request.tool!r}" if request.what == "call" else "a run"
     _log.error("the approver failed when it was asked about %s, which is refused", asked, exc_info=error)
 
 
 async def decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
-    """Return what an approver answers; a refusal where it raises an exception or answers something else.
+    """Return what an approver answers; a refusal where it raises anything or answers something else.
 
     What it raised is told by its type alone, since a refusal is shown to the program. The logger `actbox` has it whole.
+    Where this task is cancelled meanwhile it raises `CancelledError`, also if the approver answers all the same.
     """
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled = task.cancelling()
     try:
         decision: object = await approver.decide(request)
-    except (Exception, SystemExit) as error:
-        log_failure(request, error)
-        return ApprovalDecision(False, f"the approver failed ({type(error).__name__})", cause="failed")
-    if not isinstance(decision, ApprovalDecision) or not isinstance(decision.approved, bool):
+    except (KeyboardInterrupt, GeneratorExit):
+        raise  # the host's end and this coroutine's
+    except BaseException as error:
+        if task.cancelling() > cancelled:
+            raise asyncio.CancelledError from error
+        _log_failure(request, error)
+        # Cancelled by itself or by what it waited for: nobody has cancelled this task.
+        how = "it was cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+        return ApprovalDecision(False, f"the approver failed ({how})", cause="failed")
+    if task.cancelling() > cancelled:
+        raise asyncio.CancelledError
+    if not isinstance(decision, ApprovalDecision) or not _is_whole(decision):
         said = type(decision).__name__
-        log_failure(request, TypeError(f"it must answer with an ApprovalDecision of True or False, not {said}"))
+        expected = "an ApprovalDecision of True or False, with texts for reason and by"
+        _log_failure(request, TypeError(f"it must answer with {expected}, not {said}"))
         return ApprovalDecision(False, f"the approver failed (it answered with {said})", cause="failed")
     return decision
+
+
+def _is_whole(decision: ApprovalDecision) -> bool:
+    texts = isinstance(decision.reason, str) and isinstance(decision.by, str)
+    return texts and isinstance(decision.approved, bool) and decision.cause in get_args(Cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from actbox.core.errors import InvalidValue
 
 from .docstrings import compose, parse
 from .host_function import read
+from .prepared import PreparedCall
 from .problems import failure
 from .signature_text import signature_text
 from .threads import run_in_thread
@@ -49,6 +51,7 @@ class Tool:
     unbound: bool = field(default=False, repr=False)
     function: Callable[..., Any] = field(repr=False)
     _bind: Callable[[Mapping[str, Any]], _Arguments] = field(repr=False)
+    _settle: Callable[[_Arguments], tuple[_Arguments, dict[str, Any]]] = field(repr=False)
     _to_json: Callable[[Any], Any] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +102,7 @@ class Tool:
             unbound=host.unbound,
             function=host.function,
             _bind=arguments.bind,
+            _settle=arguments.settle,
             _to_json=ResultCheck(host.name, host.returns),
         )
 
@@ -140,6 +144,7 @@ class Tool:
             signature=signature_text(name, takes, gives, arguments.parameters),
             function=host.function,
             _bind=arguments.bind,
+            _settle=arguments.settle,
             _to_json=ResultCheck(name),
         )
 
@@ -174,7 +179,21 @@ class Tool:
         function its type and message (the exception itself is the `__cause__`), and for a result that is not JSON its
         type and place.
         """
-        args, kwargs = self._bind(arguments)
+        return await self._make(self._bind(arguments))
+
+    def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Validate and convert the arguments, JSON data and bytes, for a call that is shown before it is made.
+
+        `ApprovalRequest` says how they are shown. Later changes to `arguments` reach neither what is shown nor what is
+        passed. Of a tool from a schema, a property that is left out and has a `default` that fits is passed as that.
+
+        Raises `ToolError` for wrong arguments, as `call` does, and for those that cannot be shown.
+        """
+        bound, shown = self._settle(self._bind(_copy(arguments)))
+        return PreparedCall(partial(self._make, bound), shown)
+
+    async def _make(self, bound: _Arguments) -> Any:
+        args, kwargs = bound
         if not self.is_async:
             return await run_in_thread(self._call_and_convert, args, kwargs)
         try:
@@ -224,10 +243,17 @@ def _check_approval(name: str, approval: str) -> None:
         raise InvalidValue(f"tool {name!r}: approval must be one of {', '.join(get_args(Approval))}, not {approval!r}")
 
 
+def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return json.loads(json.dumps(dict(arguments)))  # type: ignore[no-any-return]
+    except TypeError:  # bytes, which JSON has not
+        return copy.deepcopy(dict(arguments))
+
+
 def _schema_copy(name: str, field_name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        copy = json.loads(json.dumps(dict(schema), allow_nan=False))
+        copied = json.loads(json.dumps(dict(schema), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(f"tool {name!r}: {field_name} is not a JSON schema: {error}") from None
-    assert isinstance(copy, dict)
-    return copy
+    assert isinstance(copied, dict)
+    return copied

@@ -45,6 +45,12 @@ def place(argument: str, steps: Sequence[str | int]) -> str:
     return f"argument {argument!r}" + (f" at {path}" if path else "")
 
 
+def unshown(tool: str, argument: str, reason: object) -> ToolError:
+    """Return the error for a call that must be approved and has an argument that nobody could look at."""
+    text = f"argument {shown(argument)} cannot be shown to whoever must approve the call: {reason}"
+    return ToolError(text[:MAX_MESSAGE_LENGTH], tool=tool)
+
+
 def refusal(tool: str, signature: str, problems: Sequence[str]) -> ToolError:
     """Return the error for arguments that do not fit: a line each, then how the tool is called."""
     lines = list(dict.fromkeys(problems))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from actbox.core.errors import InvalidValue
 
-from .problems import missing, place, refusal, shown, unknown
+from .json_form import NoJsonForm, json_form
+from .problems import missing, place, refusal, shown, unknown, unshown
 from .signature_text import resolve, signature_text, type_text
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -51,6 +53,32 @@ class SchemaArguments:
         if problems:
             raise refusal(self._tool, self._signature, problems)
         return (), dict(arguments)
+
+    def settle(
+        self, bound: tuple[tuple[Any, ...], dict[str, Any]]
+    ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+        """Return what will be passed, and all of it as JSON data. Raises `ToolError` where there is no such form.
+
+        A property that is left out and has a `default` that fits it is passed as that: what is shown is then whole,
+        whatever the function assumes by itself.
+        """
+        _, given = bound
+        passed = given | {name: default for name, default in self._defaults() if name not in given}
+        form: dict[str, Any] = {}
+        for name, value in passed.items():
+            try:
+                form[name] = json_form(value)
+            except NoJsonForm as error:
+                raise unshown(self._tool, name, error) from error
+        return ((), passed), form
+
+    def _defaults(self) -> Iterator[tuple[str, Any]]:
+        for name, written in self._properties.items():
+            for schema in (written, resolve(self._schema, written)):
+                if isinstance(schema, Mapping) and "default" in schema:
+                    if not any(self._check(schema["default"], written, name, ())):
+                        yield name, copy.deepcopy(schema["default"])
+                    break
 
     def _problems(self, arguments: Mapping[str, Any]) -> Iterator[str]:
         for name in self._required:

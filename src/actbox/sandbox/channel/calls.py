@@ -15,6 +15,7 @@ from actbox.sandbox.clock import WallClock
 from actbox.sandbox.guest import wire
 from actbox.sandbox.slots import in_a_run
 from actbox.tools import Tool, Toolset
+from actbox.tools.prepared import PreparedCall
 
 from .link import Link
 from .messages import Call
@@ -32,8 +33,9 @@ class ToolCalls:
     Calls are counted against `most`, the bytes of their arguments and results against `most_bytes`. The call that goes
     beyond is not made, or its result not given, and `on_budget` is called with the limit. `on_failure` is called with
     an exception that is a fault of ours, not of a tool. Before a call of a tool that requires approval somebody is
-    asked (`questions.py`). When the run ends, `cancel()` cancels calls to
-    async tools and drops calls to sync ones: both stay started and not finished.
+    asked (`questions.py`) about the arguments as they were converted, with which the call is then made; one whose
+    arguments do not fit fails unasked. When the run ends, `cancel()` cancels calls to async tools and drops calls to
+    sync ones: both stay started and not finished.
     """
 
     def __init__(
@@ -106,21 +108,27 @@ class ToolCalls:
     async def _answer(self, call: Call, size: int) -> None:
         in_a_run.set(True)
         tool = self._toolset.get(call.tool)
-        if tool is not None and self._toolset.requires(tool):
-            refusal = await self._refusal(call, tool, size)
-            if refusal is not None:
-                self._send(self._error_frame(call, refusal, refused=True))
-                return
+        prepared: PreparedCall | None = None
+        error: str | None = None
+        if tool is None:
+            error = self._toolset.unknown(call.tool)
+        elif self._toolset.requires(tool):
+            try:
+                prepared = tool.prepare(call.arguments)
+            except ToolError as failure:  # a call that cannot be made is nothing to ask about
+                error = str(failure)
+            else:
+                refusal = await self._refusal(call, tool, prepared, size)
+                if refusal is not None:
+                    self._send(self._error_frame(call, refusal, refused=True))
+                    return
         self._emit(ToolStarted(call.id, call.tool, call.arguments))
         started = time.perf_counter()
         value: Any = None
-        error: str | None = None
         frame = b""
-        if tool is None:
-            error = self._toolset.unknown(call.tool)
-        else:
+        if tool is not None and error is None:
             try:
-                value = await tool.call(call.arguments)
+                value = await (tool.call(call.arguments) if prepared is None else prepared.make())
                 frame = wire.encode({"t": "return", "id": call.id, "value": value}, self._max_bytes)
             except ToolError as failure:
                 error = str(failure)
@@ -140,10 +148,10 @@ class ToolCalls:
         self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(frame)
 
-    async def _refusal(self, call: Call, tool: Tool, size: int) -> str | None:
+    async def _refusal(self, call: Call, tool: Tool, prepared: PreparedCall, size: int) -> str | None:
         """Have the call approved; return why it was not."""
         try:
-            decision = await self._questions.ask(call, tool, size)
+            decision = await self._questions.ask(call, tool, prepared, size)
         except asyncio.CancelledError:
             if self._over:
                 raise

@@ -13,7 +13,8 @@ from typing import Literal
 from actbox.core.events import ApprovalDecided, ApprovalRequested, Event
 from actbox.sandbox.clock import WallClock
 from actbox.tools import Tool, Toolset
-from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count, log_failure
+from actbox.tools.approval import ApprovalDecision, ApprovalRequest, decision_of, line_count
+from actbox.tools.prepared import PreparedCall
 
 from .messages import Call
 
@@ -64,8 +65,10 @@ class Questions:
         """Return how many calls wait."""
         return len(self._open)
 
-    async def ask(self, call: Call, tool: Tool, size: int) -> ApprovalDecision:
+    async def ask(self, call: Call, tool: Tool, prepared: PreparedCall, size: int) -> ApprovalDecision:
         """Return what is decided about a call whose message had `size` bytes; to be awaited in a task of its own.
+
+        Approver and events get a copy each of the arguments that will be passed.
 
         Raises `CancelledError` where the question is withdrawn.
         """
@@ -76,7 +79,7 @@ class Questions:
             program=self._program,
             reason=f"the tool {tool.name!r} requires approval",
             tool=tool.name,
-            arguments=call.arguments,
+            arguments=prepared.shown(),
             line=line,
         )
         self._emit(
@@ -86,7 +89,7 @@ class Questions:
                 reason=request.reason,
                 call_id=call.id,
                 tool=tool.name,
-                arguments=call.arguments,
+                arguments=prepared.shown(),
                 line=line,
             )
         )
@@ -117,12 +120,6 @@ class Questions:
         self._on_change()
         try:
             decision = await decision_of(approver, question.request)
-        except asyncio.CancelledError as error:
-            if key not in self._open:
-                raise
-            log_failure(question.request, error)
-            # By itself or by what it waited for, not by us.
-            decision = ApprovalDecision(False, "the approver failed (it was cancelled)", cause="failed")
         finally:
             self._clock.resume()
             self.held_bytes -= question.size
