@@ -98,6 +98,36 @@ async def test_a_function_that_takes_too_long_refuses_and_its_own_timeout_is_a_f
     assert (failed.approved, failed.cause) == (False, "failed")
 
 
+async def test_a_function_that_answers_after_its_time_although_it_was_cancelled_has_not_approved() -> None:
+    async def stubborn(request: ApprovalRequest) -> bool:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return True
+        return False
+
+    decision = await CallbackApprover(stubborn, timeout=0.05).decide(request())
+    assert (decision.approved, decision.cause) == (False, "timeout")
+
+
+async def test_an_approver_that_answers_although_its_question_was_cancelled_has_not_decided() -> None:
+    asked = asyncio.Event()
+
+    async def stubborn(request: ApprovalRequest) -> bool:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return True
+        return False
+
+    asking = asyncio.create_task(decision_of(CallbackApprover(stubborn), request()))
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
 async def test_a_sync_function_that_blocks_holds_up_neither_the_event_loop_nor_other_tools(box: Sandbox) -> None:
     released = threading.Event()
 
@@ -153,6 +183,35 @@ async def test_the_first_decision_counts_and_there_is_no_second() -> None:
     with pytest.raises(InvalidValue, match="no question 'q1' is pending"):
         queue.approve("q1", by="Bob")
     assert await waiting == ApprovalDecision(False, by="Ada")
+
+
+async def test_a_question_that_is_asked_again_once_it_was_decided_stays_listed() -> None:
+    queue = PendingApprovals()
+    first = asyncio.create_task(queue.decide(request()))
+    await until(queue.pending)
+    queue.approve("q1", by="Ada")
+    second = asyncio.create_task(queue.decide(request()))
+    assert (await first).by == "Ada"
+    await until(queue.pending)
+    queue.refuse("q1", by="Bob")
+    assert await second == ApprovalDecision(False, by="Bob")
+
+
+async def test_a_decision_that_is_no_text_is_told_to_whoever_decides_and_decides_nothing() -> None:
+    queue = PendingApprovals()
+    waiting = asyncio.create_task(queue.decide(request()))
+    await until(queue.pending)
+    given: Any
+    for given in ({"reason": None}, {"by": 7}):
+        with pytest.raises(InvalidValue, match="texts for reason and by"):
+            queue.approve("q1", **given)
+    with pytest.raises(InvalidValue, match="no question 'q9' is pending"):
+        queue.refuse("q9")
+    unknown: Any = ["q1"]
+    with pytest.raises(InvalidValue, match="by its id"):
+        queue.refuse(unknown)
+    queue.approve("q1")
+    assert (await waiting).approved
 
 
 async def test_many_threads_that_decide_at_once_decide_each_question_once() -> None:

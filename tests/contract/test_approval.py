@@ -196,6 +196,76 @@ async def test_in_a_program_that_awaits_they_are_coroutine_functions_like_all_to
     assert (await box.run(code, tools=asking(Clerk(), till.tool))).value == [True, True]
 
 
+# What is shown is what is called
+
+
+@pytest.mark.parametrize("spelling", ["1000", "'1000'", "' 1000 '", "1000.0", "'+1_000'"])
+async def test_however_the_program_writes_an_argument_the_rule_sees_what_would_be_passed(
+    box: Sandbox, spelling: str
+) -> None:
+    paid: list[Any] = []
+
+    def pay(amount: int, to: str = "me") -> None:
+        paid.append((amount, to))
+
+    clerk = Clerk(lambda request: ApprovalDecision(request.arguments["amount"] != 1000))
+    tool = actbox.Tool.from_function(pay, approval="always_require")
+    result = await box.run(f"pay({spelling})", tools=asking(clerk, tool))
+    assert result.error is not None
+    assert [request.arguments for request in clerk.asked] == [{"amount": 1000, "to": "me"}]
+    assert type(clerk.asked[0].arguments["amount"]) is int
+    assert paid == []
+
+
+@pytest.mark.parametrize("call", ["pay('x')", "pay([1])", "pay(5, extra=3)", "pay()", "call_tool('pay', amount=None)"])
+async def test_nobody_is_asked_about_a_call_that_cannot_be_made(box: Sandbox, till: Till, call: str) -> None:
+    clerk = Clerk()
+    code = f"try:\n    {call}\nexcept ToolError as error:\n    print(error)"
+    events, result = await events_and_result(box, code, asking(clerk, till.tool))
+    assert result.stdout.endswith("call it as pay(amount: int)\n")
+    assert (clerk.asked, till.paid) == ([], [])
+    assert [type(e) for e in events if not isinstance(e, actbox.Output)] == [ToolStarted, ToolFinished]
+
+
+async def test_what_the_approver_or_a_listener_does_to_the_arguments_reaches_no_call(box: Sandbox) -> None:
+    kept: list[Any] = []
+
+    def keep(amount: int, deep: dict[str, Any], loose: Any = None) -> None:
+        kept.append((amount, deep, loose))
+
+    def meddle(arguments: Any) -> None:
+        arguments["deep"]["a"][0]["b"] = arguments["loose"][0] = "other"
+        arguments["amount"] = 999
+
+    def answer(request: ApprovalRequest) -> ApprovalDecision:
+        assert request.arguments == {"amount": 5, "deep": {"a": [{"b": 1}]}, "loose": [1]}
+        meddle(request.arguments)
+        return ApprovalDecision(True)
+
+    for tool in (
+        actbox.Tool.from_function(keep, approval="always_require"),
+        actbox.Tool.from_schema("keep", "", {"type": "object"}, keep, approval="always_require"),
+    ):
+        code = "keep(amount=5, deep={'a': [{'b': 1}]}, loose=[1])"
+        async for event in box.stream(code, tools=asking(Clerk(answer), tool)):
+            if isinstance(event, ApprovalRequested):
+                meddle(event.arguments)
+            if isinstance(event, ToolStarted):
+                assert event.arguments == {"amount": 5, "deep": {"a": [{"b": 1}]}, "loose": [1]}
+    assert kept == [(5, {"a": [{"b": 1}]}, [1])] * 2
+
+
+async def test_events_of_a_question_have_what_is_asked_and_those_of_the_call_what_was_sent(
+    box: Sandbox, till: Till
+) -> None:
+    events, result = await events_and_result(box, "pay('7')", asking(Clerk(), till.tool))
+    assert (result.value, till.paid) == ("paid 7", [7])
+    requested, _, started, _ = events
+    assert isinstance(requested, ApprovalRequested)
+    assert isinstance(started, ToolStarted)
+    assert (requested.arguments, started.arguments) == ({"amount": 7}, {"amount": "7"})
+
+
 # A run that could not be asked about is refused
 
 
@@ -243,12 +313,27 @@ def cancelled(request: ApprovalRequest) -> ApprovalDecision:
     raise asyncio.CancelledError
 
 
+class Odd(BaseException):
+    """What no `except Exception` takes."""
+
+
+def odd(request: ApprovalRequest) -> ApprovalDecision:
+    raise Odd
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (broken, "the approver failed (OSError)"),
         (ends_the_host, "the approver failed (SystemExit)"),
         (cancelled, "the approver failed (it was cancelled)"),
+        (odd, "the approver failed (Odd)"),
+        (lambda request: ApprovalDecision(True, by=7), "the approver failed (it answered with ApprovalDecision)"),
+        (
+            lambda request: ApprovalDecision(False, OSError("x")),
+            "the approver failed (it answered with ApprovalDecision)",
+        ),
+        (lambda request: ApprovalDecision(True, cause=[]), "the approver failed (it answered with ApprovalDecision)"),
         (lambda request: True, "the approver failed (it answered with bool)"),
         (lambda request: None, "the approver failed (it answered with NoneType)"),
         (lambda request: ApprovalDecision("no"), "the approver failed (it answered with ApprovalDecision)"),

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from actbox.core.errors import InvalidValue
-from actbox.tools import Tool, tool
+from actbox.tools import Tool, Toolset, tool
 
 
 class Colour(enum.Enum):
@@ -107,6 +107,21 @@ def test_making_a_tool_of_a_tool_starts_from_its_function():
 
     again = Tool.from_function(double, name="twice")
     assert again.name == "twice" and again(3) == 6
+
+
+def test_a_tool_of_a_tool_requires_the_approval_that_it_required_unless_told():
+    @tool(approval="always_require")
+    def pay(amount: int, to: str) -> None: ...
+
+    made = (
+        Tool.from_function(pay, name="spend"),
+        tool(pay),
+        tool(name="give")(pay),
+        Tool.from_function(functools.partial(functools.partial(pay), to="me")),
+        *Toolset.of([functools.partial(pay, to="me")]),
+    )
+    assert [again.approval for again in made] == ["always_require"] * len(made)
+    assert Tool.from_function(pay, approval="never_require").approval == "never_require"
 
 
 def test_schema_has_types_defaults_and_what_is_required():

@@ -128,14 +128,17 @@ class AnnotatedArguments:
         except NoJsonForm as error:
             if not error.opaque:
                 raise
-        return self._form_by("json", values)  # there are serialisers for JSON alone
+            try:
+                return self._form_by("json", values)  # there are serialisers for JSON alone
+            except NoJsonForm:
+                raise error from None
 
     def _form_by(self, mode: Literal["python", "json"], values: dict[str, Any]) -> dict[str, Any]:
         try:
             dumped = self._dump(values, mode=mode, by_alias=False, warnings=False)
         except Exception as error:
             # The host's own serialisers may raise anything.
-            raise NoJsonForm(f"{type(error).__name__}: {_first_line(error)}") from error
+            raise NoJsonForm(f"its serialiser failed ({type(error).__name__})") from error
         form: dict[str, Any] = json_form(dumped)
         return form
 

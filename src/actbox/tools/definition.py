@@ -68,15 +68,18 @@ class Tool:
         *,
         name: str | None = None,
         description: str | None = None,
-        approval: Approval = "never_require",
+        approval: Approval | None = None,
     ) -> Tool:
         """Make a tool from a function, bound method, `functools.partial` or callable object, sync or async.
 
         Names, types and defaults come from the signature, descriptions from `Annotated[..., Field(...)]`,
         `Annotated[..., "text"]` or the docstring. What a partial binds is the host's secret: programs neither see nor
-        set it. Raises `InvalidValue` for what no program could call: `*args`, a lambda without a name, an annotation
-        that names an unknown type or one that has no JSON form.
+        set it. Without `approval`, a tool that is made of another one, or of a partial of it, has the approval of that
+        one, and any other has `never_require`. Raises `InvalidValue` for what no program could call: `*args`, a lambda
+        without a name, an annotation that names an unknown type or one that has no JSON form.
         """
+        if approval is None:
+            approval = _approval_of(function)
         if isinstance(function, Tool):
             function = function.function
         host = read(function, name)
@@ -215,7 +218,7 @@ class Tool:
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, approval: Approval = "never_require"
+    *, name: str | None = None, description: str | None = None, approval: Approval | None = None
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -223,12 +226,18 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    approval: Approval = "never_require",
+    approval: Approval | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a host function a tool: `@tool` or `@tool(name=…, approval=…)`; see `Tool.from_function`."""
     if function is None:
         return partial(Tool.from_function, name=name, description=description, approval=approval)
     return Tool.from_function(function, name=name, description=description, approval=approval)
+
+
+def _approval_of(function: Callable[..., Any]) -> Approval:
+    while isinstance(function, partial):
+        function = function.func
+    return function.approval if isinstance(function, Tool) else "never_require"
 
 
 def _check_name(name: str) -> None:
