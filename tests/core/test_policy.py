@@ -487,6 +487,30 @@ def test_a_secret_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
         Secret(**{"name": "n", "value": "v", "domains": ["a.example"], **given})
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("ghp_abc.DEF-secret=", "github", ["api.github.com"]), "the name, its first argument, must be a word"),
+        ((b"ghp_abc", "github", ["api.github.com"]), "the name, its first argument, must be a word"),
+        (("k", "V", ["a.example", "ghp_abc DEF"]), r"Secret\('k'\): number 2 of its domains must be a host such as"),
+        (("k", "V", ["https://user:ghp_abc@a.example"]), "number 1 of its domains"),
+        (("k", "V", ["ghp_abc://a.example"]), "number 1 of its domains"),
+        (("k", "V", [b"ghp_abc"]), "number 1 of its domains"),
+        (("k", "V", "ghp_abc"), "domains is a non-empty list"),
+        (("k", "V", ["a.example"], "Authorization: Bearer ghp_abc"), "header must look like"),
+        (("k", "V", ["a.example"], "ghp_abc: {}"), "header must look like"),
+        (("k", " ghp_abc", ["a.example"]), "the value must be"),
+    ],
+)
+def test_no_message_of_a_secret_shows_what_may_be_its_value(given: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(InvalidValue, match=words) as caught:
+        Secret(*given)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "ghp_abc" not in str(error)
+        error = error.__cause__ or error.__context__
+
+
 def test_a_policy_takes_lists_and_keeps_them_frozen(tmp_path: Path) -> None:
     mounts = [FileMount(tmp_path, "a")]
     policy = Policy(mounts=mounts, variables={"A": "1"})  # type: ignore[arg-type]

@@ -62,7 +62,11 @@ class Secret(_Value):
         as_file: bool = False,
     ) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
-            raise InvalidValue(f"Secret: the name {name!r} must be a word such as 'github'")
+            # What stands in the place of a name, a domain or a header may be the value, which no message shows.
+            raise InvalidValue(
+                "Secret: the name, its first argument, must be a word such as 'github', of ASCII letters, digits, _ "
+                "and -, that begins with a letter or _; the value is the second argument"
+            )
         if value is None:
             raise InvalidValue(
                 f"Secret({name!r}): the value is None; is the environment variable set that it comes from?"
@@ -75,12 +79,20 @@ class Secret(_Value):
         if isinstance(domains, str) or not isinstance(domains, Iterable) or not (domains or as_file):
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
         if not isinstance(header, str) or not _HEADER.fullmatch(header) or header.count("{}") != 1:
-            raise InvalidValue(f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', not {header!r}")
+            raise InvalidValue(
+                f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', with {{}} where the value goes"
+            )
         if header.partition(":")[0].lower() in _NOT_FOR_SECRETS:
             raise InvalidValue(f"Secret({name!r}): the header {header.partition(':')[0]} is not one to carry a secret")
+        targets = [_target_of(domain) for domain in domains]
+        if None in targets:
+            raise InvalidValue(
+                f"Secret({name!r}): number {targets.index(None) + 1} of its domains must be a host such as "
+                "'api.example.com', '*.example.com' or 'http://intra.example:8080', as AllowedDomain takes it"
+            )
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_value", value)
-        object.__setattr__(self, "domains", tuple(map(_target_of, domains)))
+        object.__setattr__(self, "domains", tuple(targets))
         object.__setattr__(self, "header", header)
         object.__setattr__(self, "as_file", bool(as_file))
 
@@ -111,8 +123,11 @@ class Secret(_Value):
         return self.header.partition(":")[0].lower()
 
 
-def _target_of(domain: str | AllowedDomain) -> str:
-    return domain.target if isinstance(domain, AllowedDomain) else AllowedDomain(domain).target
+def _target_of(domain: str | AllowedDomain) -> str | None:
+    try:
+        return (domain if isinstance(domain, AllowedDomain) else AllowedDomain(domain)).target
+    except InvalidValue:
+        return None
 
 
 def _restore(name: str, value: str, domains: tuple[str, ...], header: str, as_file: bool) -> Secret:
