@@ -93,10 +93,10 @@ class Redactor:
         """Return what to say for the data up to there; values that begin before it also end in the data."""
         data, out = self._data, []
         said = max(self._decided, min(self._found, until))
-        searched = until
+        searched = len(data) - self._values.reach
         for start in self._values.starts(data, self._searched):
             if start >= until:
-                searched = start
+                searched = min(start, searched)  # one that begins before it may be seen later
                 break
             for end, instead in self._values.ends(data, start):
                 if start >= self._found:
@@ -106,8 +106,7 @@ class Redactor:
                 if end > self._found:
                     self._found, self._replaced = end, instead
                     said = min(end, until)
-        else:
-            searched = max(until, len(data) - self._values.reach)
+        searched = max(until, searched)
         out.append(data[said:until])
         forget = max(0, until - _CONTEXT)
         self._data = data[forget:]
