@@ -13,7 +13,7 @@ import re
 import urllib.parse
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actbox import AllowedDomain, Policy, Secret
@@ -70,6 +70,7 @@ def test_an_echo_is_found_in_every_usual_spelling_and_over_pieces(way: str, size
     assert spellings.redact(body) == out
 
 
+@settings(deadline=None)
 @given(st.text("abü/+", min_size=1, max_size=6), st.lists(st.text("abü/+ ", max_size=9), max_size=6), st.data())
 def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: list[str], data: st.DataObject):
     body = value.join(parts).encode()
@@ -84,6 +85,7 @@ def test_however_a_stream_is_cut_the_value_never_comes_out(value: str, parts: li
     assert value.encode() not in out.replace(b"[secret n]", b"\0")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_what_has_no_secret_in_it_passes_unchanged(body: bytes, size: int):
     spellings = Spellings([Secret("github", VALUE, ["api.example"])])
@@ -102,6 +104,7 @@ def test_whole_lines_are_not_held_back():
     assert redactor.feed(b"\r\n") == b"QUJDREVGR0hJSktM\r\n\r\n"
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(ways("zQ7kP0vX/+ü").values())), st.data(), st.integers(0, 400))
 def test_what_is_held_back_does_not_tell_whether_a_guess_is_right_so_far(way: bytes, data: st.DataObject, before: int):
     guess = way[: data.draw(st.integers(0, len(way) - 1))]

@@ -26,7 +26,7 @@ _NO_FULL_LINE = rb"(?<!%b{%d})" % (_IN_LINES, FULL_LINE)
 _NO_FULL_LINE_AND_RETURN = rb"(?<!%b{%d}\r)" % (_IN_LINES, FULL_LINE)
 
 WHOLE_LINES = re.compile(
-    rb"(?s:.*)(?:%b%b\n|%b\r|[\r\n](?=[^A-Za-z0-9+/_%%&\\\n-]|(?<=\n)\n))"
+    rb"(?s:.*)(?:%b%b\n|%b\r|[\r\n](?=[^A-Za-z0-9+/_=%%&\\\n-]|(?<=\n)\n))"
     % (_NO_FULL_LINE, _NO_FULL_LINE_AND_RETURN, _NO_FULL_LINE)
 )
 """Text up to the last end of a line over which no spelling can go, whatever follows."""
