@@ -178,6 +178,9 @@ def _has_met_no_network(error: BaseException) -> bool:
         seen.add(id(at))
         if isinstance(at, OSError) and at.errno in _NO_NETWORK:
             return True
+        # Every name leads to this loopback where there is a proxy, on which few ports are listened to.
+        if isinstance(at, ConnectionRefusedError) and "HTTP_PROXY" in os.environ:
+            return True
         if socket is not None and isinstance(at, socket.gaierror):
             return True
         at = at.__cause__ or at.__context__
@@ -207,7 +210,8 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
         return "RUNTIME", "open_files", "close files when done with them (use `with`)"
     if _has_met_no_network(error):
         return "NETWORK", "", _FEW_WAYS if "HTTP_PROXY" in os.environ else _NO_WAY
-    if code in _DENIED:
+    # Of an error of TLS the number is one of OpenSSL's own, of which 1 is the most usual.
+    if code in _DENIED and (code != errno.EPERM or isinstance(error, PermissionError)):
         return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
     return "RUNTIME", "", ""
 
