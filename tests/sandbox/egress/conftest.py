@@ -9,18 +9,17 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from actbox import AllowedDomain, NetworkRequest, Secret
 from actbox.sandbox.egress.authority import Authority
 from actbox.sandbox.egress.bounds import Bounds
+from actbox.sandbox.egress.inside import Kind
 from actbox.sandbox.egress.proxy import EgressProxy
 from actbox.sandbox.egress.upstream import Upstream
 from tests.sandbox.egress.hosts import Host
-
-Kind = Literal["proxy", "http", "https"]
 
 
 @pytest.fixture(scope="session")
@@ -49,16 +48,21 @@ class Net:
         return host
 
     async def proxy(
-        self, *domains: AllowedDomain, secrets: Sequence[Secret] = (), kind: Kind = "proxy", **bounds: Any
+        self,
+        *domains: AllowedDomain,
+        secrets: Sequence[Secret] = (),
+        kind: Kind = "proxy",
+        port: int | None = None,
+        **bounds: Any,
     ) -> Door:
-        """Start a proxy for a policy."""
+        """Start a proxy for a policy; `port` is the one that clients of the kinds without a proxy take it for."""
         trusted = ssl.create_default_context(cadata=self.authority.pem.decode())
         egress = EgressProxy(domains, secrets, Upstream(resolve=self._resolve, tls=trusted), bounds=Bounds(**bounds))
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         door = Door(listener.getsockname()[1], egress, self.folder / "authority.pem")
         door.authority_file.write_bytes(egress.authority_pem or self.authority.pem)
         allotment = egress.allot(self.told.append)
-        serving = asyncio.create_task(egress.serve(listener, kind, allotment))
+        serving = asyncio.create_task(egress.serve(listener, kind, allotment, port))
 
         async def stop() -> None:
             serving.cancel()

@@ -149,15 +149,153 @@ async def test_a_host_that_cannot_be_reached_is_named_in_the_error(net: Net) -> 
     assert "gone.example" in result.error.hint
 
 
-async def test_a_name_that_is_not_allowed_is_unknown_to_clients_that_heed_no_variables(net: Net) -> None:
-    host = await net.host("api.example")
-    async with opened(net, allowed(host)) as box:
-        code = "import aiohttp\nasync with aiohttp.ClientSession() as session:\n    await session.get('http://other.example/')"
-        result, requests = await run(box, code)
+# Each asks for URL without heeding the variables that name the proxy, and prints what it was told.
+BY_NAME = {
+    "aiohttp": """
+import aiohttp, asyncio
+async def ask():
+    async with aiohttp.ClientSession() as session, session.get(URL) as answer:
+        print(answer.status, await answer.text())
+asyncio.run(ask())
+""",
+    "urllib3": """
+import urllib3
+answer = urllib3.PoolManager().request("GET", URL)
+print(answer.status, answer.data.decode())
+""",
+    "curl": """
+import subprocess
+done = subprocess.run(
+    ["curl", "-sS", "--noproxy", "*", "-w", "%{http_code}", URL], capture_output=True, text=True, check=True
+)
+print(done.stdout[-3:], done.stdout[:-3])
+""",
+}
+
+
+@pytest.fixture(params=BY_NAME)
+def client_by_name(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if name == "curl" and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    return BY_NAME[name]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_clients_that_heed_no_variables_are_told_plainly_what_is_refused(
+    net: Net, client_by_name: str, scheme: str
+) -> None:
+    url = f"{scheme}://other.example"
+    async with opened(net, AllowedDomain("https://api.example", ["GET"])) as box:
+        result, requests = await run(box, f"URL = '{url}/path?query'\n{client_by_name}")
+    assert result.stdout.startswith(f"403 Refused by the network policy: {url} is not allowed. Allowed: "), result
+    (request,) = requests
+    assert (request.host, request.port) == ("other.example", {"http": 80, "https": 443}[scheme])
+    assert (request.method, request.path, request.decision, request.status) == ("GET", "/path", "refused", 403)
+    assert net.lookups == []
+
+
+async def test_where_nothing_is_read_a_refused_name_is_told_of_and_named_in_the_error(net: Net) -> None:
+    async with opened(net, AllowedDomain("api.example")) as box:
+        result, requests = await run(box, f"URL = 'https://other.example/'\n{BY_NAME['aiohttp']}")
     assert result.error is not None
     assert result.error.kind is ErrorKind.NETWORK
-    assert "only hosts that the policy allows" in result.error.hint
-    assert requests == []
+    assert "https://other.example is not allowed" in result.error.hint
+    assert [(request.host, request.method, request.decision) for request in requests] == [
+        ("other.example", "CONNECT", "refused")
+    ]
+
+
+@pytest.mark.parametrize("methods", [None, ["GET"]])
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+async def test_names_under_a_wildcard_are_reached_without_variables(
+    net: Net, client_by_name: str, tls: bool, methods: list[str] | None
+) -> None:
+    host = await net.host("deep.api.example", tls=tls)
+    wildcard = AllowedDomain(host.url.replace("deep.api", "*"), methods, private=True)
+    trust = dict.fromkeys(("SSL_CERT_FILE", "CURL_CA_BUNDLE"), "/workspace/ca.pem")
+    async with opened(net, wildcard, variables=trust if not methods else {}) as box:
+        await box.write_text("ca.pem", net.authority.pem.decode())
+        result, requests = await run(box, f"URL = {host.url!r}\n{client_by_name}")
+    assert result.stdout == "200 hello from deep.api.example\n", result
+    assert [(request.host, request.port, request.decision) for request in requests] == [
+        ("deep.api.example", host.port, "allowed")
+    ]
+
+
+async def test_a_name_leads_nowhere_but_to_the_ports_of_the_policy(net: Net) -> None:
+    async with opened(net, AllowedDomain("http://api.example:8080"), AllowedDomain("*.any.example:9090")) as box:
+        for port in (25, 9090):  # of an entry without a scheme nobody could say what is spoken on its port
+            result, requests = await run(box, f"import socket\nsocket.create_connection(('a.any.example', {port}), 5)")
+            assert result.error is not None and result.error.type == "ConnectionRefusedError"
+            assert result.error.kind is ErrorKind.NETWORK
+            assert "only hosts that the policy allows" in result.error.hint
+            assert requests == []
+        result, requests = await run(
+            box, "import urllib3\nprint(urllib3.PoolManager().request('GET', 'http://other.example:8080/').status)"
+        )
+        assert result.stdout == "403\n"
+        assert [(request.host, request.port) for request in requests] == [("other.example", 8080)]
+
+
+async def test_every_way_of_running_programs_has_names(net: Net) -> None:
+    host = await net.host("deep.example")
+    wildcard = AllowedDomain(f"http://*.example:{host.port}", private=True)
+    get = f"import urllib3\nurllib3.PoolManager().request('GET', {host.url!r}).data.decode()"
+    hello = "hello from deep.example"
+    async with opened(net, wildcard) as box:
+        assert (await box.run(get)).value == hello
+        assert [result.value async for result in box.map([get] * 3)] == [hello] * 3
+        command = await box.execute([sys.executable, "-c", f"import urllib3\nprint({get.splitlines()[1]})"])
+        assert command.stdout == hello + "\n", command
+        async with box.session(forkable=True) as session:
+            assert (await session.run(get)).value == hello
+            async with await session.fork() as copy:
+                assert (await copy.run(get)).value == hello
+            assert (await session.run(get)).value == hello
+
+
+async def test_questions_about_names_go_nowhere_and_a_flood_of_them_stops_nobody(net: Net) -> None:
+    host = await net.host("deep.example")
+    flood = f"""
+import random, socket, struct, threading, urllib3
+header = struct.pack("!6H", 7, 0x0100, 1, 0, 0, 0)
+question = b"\\6secret\\7example\\0" + struct.pack("!HH", 1, 1)
+def ask():
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking.setblocking(False)
+    for number in range(5000):
+        try:
+            asking.sendto(header + question if number % 2 else random.randbytes(number % 1400), ("127.0.0.1", 53))
+        except OSError:
+            pass
+threads = [threading.Thread(target=ask) for _ in range(4)]
+[thread.start() for thread in threads]
+over_tcp = [socket.create_connection(("127.0.0.1", 53)) for _ in range(20)]
+[way.sendall((struct.pack("!H", 33) + header + question) * 50) for way in over_tcp]
+[thread.join() for thread in threads]
+print(urllib3.PoolManager().request("GET", {host.url!r}).data.decode())
+"""
+    async with opened(net, AllowedDomain(f"http://*.example:{host.port}", private=True)) as box:
+        result, requests = await run(box, flood)
+    assert result.stdout == "hello from deep.example\n", result
+    assert [request.host for request in requests] == ["deep.example"]
+    assert net.lookups == ["deep.example"]
+
+
+async def test_a_program_cannot_answer_in_the_name_servers_place(net: Net) -> None:
+    async with opened(net, AllowedDomain("api.example")) as box:
+        for kind in ("SOCK_DGRAM", "SOCK_STREAM"):
+            for address in ("127.0.0.1", "127.0.0.53", "0.0.0.0"):
+                result, _ = await run(
+                    box,
+                    f"import socket\ns = socket.socket(socket.AF_INET, socket.{kind})\n"
+                    f"s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\ns.bind(({address!r}, 53))",
+                )
+                assert result.error is not None and result.error.type in ("PermissionError", "OSError"), result
+        for path in ("/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/hosts"):
+            result, _ = await run(box, f"open({path!r}, 'a')")
+            assert result.error is not None and result.error.type in ("PermissionError", "OSError"), result
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
@@ -168,8 +306,10 @@ async def test_there_is_no_other_way_out(net: Net, tls: bool) -> None:
             for place in (f"('127.0.0.1', {server.getsockname()[1]})", "('192.0.2.1', 80)", "('2001:db8::1', 443)"):
                 result, _ = await run(box, f"import socket\nsocket.create_connection({place}, 2)")
                 assert result.error is not None and result.error.type in ("ConnectionRefusedError", "OSError"), result
-            result, _ = await run(box, "import socket\nsocket.getaddrinfo('other.example', 80)")
-            assert result.error is not None and result.error.type == "gaierror"
+            result, _ = await run(
+                box, "import socket\nsorted({entry[4][0] for entry in socket.getaddrinfo('other.example', 80)})"
+            )
+            assert result.value == ["127.0.0.1"]
             datagram = (
                 "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.sendto(b'x', ('192.0.2.1', 53))"
             )
@@ -183,13 +323,21 @@ async def test_without_domains_nothing_listens_and_no_variable_is_set(net: Net) 
         result = await box.run(
             "import os, socket\n"
             "refused = []\n"
-            "for port in (80, 443, 3128):\n"
+            "for port in (53, 80, 443, 3128):\n"
             "    try: socket.create_connection(('127.0.0.1', port), 1)\n"
             "    except ConnectionRefusedError: refused.append(port)\n"
-            "[refused, [name for name in os.environ if 'proxy' in name.lower()], os.listdir('/etc/actbox')]"
+            "asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+            "asking.connect(('127.0.0.1', 53))\n"
+            "asking.send(b'x')\n"
+            "try: asking.recv(1)\n"
+            "except ConnectionRefusedError: refused.append('datagrams')\n"
+            "try: socket.getaddrinfo('api.example', 80)\n"
+            "except socket.gaierror as error: refused.append(error.errno == socket.EAI_NONAME)\n"
+            "[refused, [name for name in os.environ if 'proxy' in name.lower()], os.listdir('/etc/actbox'),"
+            " open('/etc/resolv.conf').read()]"
         )
         assert box.traits.network == "loopback of its own only"
-    assert result.value == [[80, 443, 3128], [], []]
+    assert result.value == [[53, 80, 443, 3128, "datagrams", True], [], [], ""]
 
 
 async def test_encrypted_connections_without_rules_inside_pass_through_unread(net: Net) -> None:

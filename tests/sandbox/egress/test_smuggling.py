@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from actbox import AllowedDomain
 from actbox.sandbox.egress.bounds import Bounds
+from actbox.sandbox.egress.glimpse import note_head
 from actbox.sandbox.egress.head import Malformed, parse_head
+from actbox.sandbox.egress.record import Record
 from tests.sandbox.egress.conftest import Net
 
 HEAD = b"POST http://HOST/ HTTP/1.1\r\nHost: HOST\r\n"
@@ -88,6 +90,69 @@ async def test_an_ambiguous_request_is_refused(net: Net, case: str):
     assert net.lookups == []
     (told,) = await net.all_told(1)
     assert told.decision == "refused"
+
+
+# What is told of some of them: method, host and path.
+TOLD = {
+    "both a length and chunks": ("POST", "api.example", "/"),
+    "two hosts": ("POST", "api.example", "/"),
+    "a lone LF": ("POST", "api.example", "/"),
+    "LF for every line": ("GET", "api.example", "/"),
+    "an endless head": ("POST", "api.example", "/"),
+    "an endless line": ("GET", "api.example", "/" + "a" * 1999),
+    "a fragment": ("GET", "api.example", "/"),
+    "another scheme": ("GET", "api.example", "/"),
+    "a path only": ("GET", "", "/"),
+    "HTTP/0.9": ("GET", "api.example", "/"),
+    "a space in the target": ("GET", "", ""),
+    "letters beyond ASCII in the target": ("GET", "", ""),
+    "user info": ("GET", "", ""),
+    "a backslash in the host": ("GET", "", ""),
+    "an address in disguise": ("GET", "", ""),
+    "a tunnel with another Host": ("CONNECT", "api.example", ""),
+    "a tunnel without a port": ("CONNECT", "api.example", ""),
+    "an empty first line": ("", "", ""),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+async def test_what_can_be_read_of_a_malformed_request_is_told(net: Net, case: str):
+    place = f"api.example:{(await net.host('api.example')).port}"
+    door = await net.proxy(AllowedDomain(place, private=True))
+    await door.send(CASES[case].replace(b"HOST", place.encode()))
+    (told,) = await net.all_told(1)
+    method, host, path = TOLD[case]
+    port = 0 if not host or case == "a tunnel without a port" else int(place.rpartition(":")[2])
+    assert (told.method, told.host, told.port, told.path) == (method, host, port, path)
+
+
+@pytest.mark.parametrize(
+    ("headers", "host"),
+    [
+        (b"Host: API.example\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n", "api.example"),
+        (b"Host: api.example\r\nHost: evil.example\r\n", ""),
+        (b"Host: <b>\r\n", ""),
+        (b"", ""),
+    ],
+)
+async def test_of_a_malformed_request_to_a_host_its_one_name_is_told(net: Net, headers: bytes, host: str):
+    door = await net.proxy(AllowedDomain("api.example"), kind="http")
+    await door.send(b"POST /p?q HTTP/1.1\r\n" + headers + b"\r\n")
+    (told,) = await net.all_told(1)
+    assert (told.method, told.host, told.port, told.path) == ("POST", host, 80, "/p")
+
+
+@given(st.binary(max_size=200))
+def test_what_is_told_of_any_bytes_is_short_and_plain(data: bytes):
+    for to_proxy in (True, False):
+        record = Record()
+        note_head(record, data, to_proxy=to_proxy)
+        told = record.told()
+        assert all(" " < character < "\x7f" for text in (told.host, told.method, told.path) for character in text)
+    record = Record()
+    note_head(record, b"A" * 5000 + b" http://a.example/" + b"b" * 9000 + b" HTTP/1.1", to_proxy=True)
+    assert len(record.told().method) < 100
+    assert len(record.told().path) == 2000
 
 
 async def test_chunks_that_are_none_never_complete_a_request(net: Net):

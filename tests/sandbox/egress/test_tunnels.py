@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from actbox import AllowedDomain
-from actbox.sandbox.egress.authority import Authority
+from actbox.sandbox.egress.authority import Authority, Refusals
 from tests.sandbox.egress.conftest import Door, Net
 from tests.sandbox.egress.hosts import response
 
@@ -232,33 +232,155 @@ async def test_the_transparent_kind_goes_by_the_server_name(net: Net):
     writer.write(GET % b"read.example")
     assert b"read.example resolves to an address of a private" in await reader.read()
     writer.transport.abort()
-    for name in ("unread.example", "other.example", None):
+    for name in ("unread.example", None):
         assert await door.send(client_hello(name)) == b"\x15\x03\x03\x00\x02\x02\x31"
-    reasons = [told.reason for told in await net.all_told(4)]
+    reasons = [told.reason for told in await net.all_told(3)]
     assert "private" in reasons[1]
-    assert "https://other.example is not allowed" in reasons[2]
-    assert "names no server" in reasons[3]
+    assert "names no server" in reasons[2]
+
+
+async def ask_by_name(door: Door, name: str, host: str | None = None) -> bytes:
+    """Ask as a client that was led here by a name, trusting the sandbox's authorities; return all that comes back."""
+    trusted = ssl.create_default_context(cafile=str(door.authority_file))
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port, ssl=trusted, server_hostname=name)
+    writer.write(GET % (host or name).encode())
+    try:
+        async with asyncio.timeout(30):
+            return await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("name", ["other.example", "example", "below.read.example"])
+async def test_a_name_that_is_refused_is_told_so_within_tls_where_the_sandbox_has_an_authority(net: Net, name: str):
+    door = await net.proxy(AllowedDomain("read.example", ["GET"]), AllowedDomain("unread.example"), kind="https")
+    answer = await ask_by_name(door, name)
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert f"Refused by the network policy: https://{name} is not allowed. Allowed: ".encode() in answer
+    (told,) = await net.all_told(1)
+    assert (told.host, told.port, told.method, told.path) == (name, 443, "GET", "/p")
+    assert (told.decision, told.status) == ("refused", 403)
+    assert net.lookups == []
+
+
+@pytest.mark.parametrize("name", ["other.example", "below.unread.example"])
+async def test_where_no_authority_can_vouch_for_a_refused_name_the_connection_is_refused(net: Net, name: str):
+    entries = [AllowedDomain("unread.example")]
+    if name != "other.example":  # there is one, but what it says is not believed of what is below an allowed name
+        entries.append(AllowedDomain("read.example", ["GET"]))
+    door = await net.proxy(*entries, kind="https")
+    assert await door.send(client_hello(name)) == b"\x15\x03\x03\x00\x02\x02\x31"
+    (told,) = await net.all_told(1)
+    assert (told.host, told.port, told.method, told.decision) == (name, 443, "CONNECT", "refused")
+    assert f"https://{name} is not allowed" in told.reason
+
+
+async def test_a_connection_to_a_refused_name_is_no_way_to_an_allowed_host(net: Net):
+    host = await net.host("read.example", tls=True)
+    door = await net.proxy(AllowedDomain("read.example", ["GET"], private=True), kind="https")
+    answer = await ask_by_name(door, "other.example", host="read.example")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert net.lookups == []
+    assert not host.connections
+
+
+async def test_what_is_refused_for_another_reason_than_its_name_is_not_read(net: Net):
+    """Its requests would be allowed; and here an authority could vouch for it, being below a host that is read."""
+    host = await net.host("below.read.example", tls=True)
+    unread = AllowedDomain(f"below.read.example:{host.port}", requests_per_minute=1, private=True)
+    door = await net.proxy(AllowedDomain("read.example", ["GET"]), unread, kind="https", port=host.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(client_hello("below.read.example"))
+    assert (await reader.readexactly(3))[:2] == b"\x16\x03"  # the host's ServerHello
+    writer.close()
+    await net.all_told(1)
+    assert await door.send(client_hello("below.read.example")) == b"\x15\x03\x03\x00\x02\x02\x31"
+    first, second = await net.all_told(2)
+    assert (first.decision, second.decision) == ("allowed", "refused")
+    assert "1 requests a minute" in second.reason
+
+
+@pytest.mark.parametrize("handshake", [False, True], ids=["CONNECT", "handshake"])
+@pytest.mark.parametrize("ended_by", ["program", "run"])
+async def test_a_tunnel_over_which_nothing_is_asked_is_told_of(net: Net, handshake: bool, ended_by: str):
+    host = await net.host("api.example", tls=True)
+    door = await net.proxy(AllowedDomain(host.place, ["GET"], private=True))
+    _, writer, head = await door.tunnel(host.place)
+    assert head.startswith(b"HTTP/1.1 200 ")
+    if handshake:
+        trusted = ssl.create_default_context(cafile=str(door.authority_file))
+        await writer.start_tls(trusted, server_hostname="api.example")
+    if ended_by == "program":
+        writer.close()
+    else:
+        await door.stop()
+    (told,) = await net.all_told(1)
+    assert (told.host, told.port, told.method, told.path) == ("api.example", host.port, "CONNECT", "")
+    assert (told.decision, told.status) == ("allowed", 200)
+    assert told.reason == "The connection ended before the program asked for anything."
+    assert not host.connections
+    writer.transport.abort()
+
+
+async def test_a_connection_by_name_over_which_nothing_is_asked_is_told_of(net: Net):
+    door = await net.proxy(AllowedDomain("read.example", ["GET"]), kind="https")
+    trusted = ssl.create_default_context(cafile=str(door.authority_file))
+    for name in ("read.example", "other.example"):
+        _, writer = await asyncio.open_connection("127.0.0.1", door.port, ssl=trusted, server_hostname=name)
+        writer.close()
+    told = sorted(await net.all_told(2), key=lambda event: event.host)
+    assert [(event.host, event.method, event.decision) for event in told] == [
+        ("other.example", "CONNECT", "refused"),
+        ("read.example", "CONNECT", "allowed"),
+    ]
+    assert "https://other.example is not allowed" in told[0].reason
+
+
+async def test_tunnels_over_which_nothing_is_asked_count_as_requests(net: Net):
+    door = await net.proxy(AllowedDomain("api.example", ["GET"], requests_per_minute=2))
+    for count in range(1, 5):
+        _, writer, _ = await door.tunnel("api.example:443")
+        writer.close()
+        await net.all_told(count)
+    assert [told.decision for told in net.told] == ["allowed", "allowed", "refused", "refused"]
+    assert "2 requests a minute" in net.told[2].reason
+
+
+async def test_a_tunnel_over_which_something_was_asked_is_told_of_by_that_alone(net: Net):
+    host = await net.host("api.example", tls=True)
+    door = await net.proxy(AllowedDomain(host.place, ["GET"], private=True))
+    assert (await door.inside(host.place, GET % host.place.encode())).endswith(b"hello from api.example")
+    await door.stop()
+    assert [told.method for told in net.told] == ["GET"]
 
 
 def test_the_authority_can_vouch_for_allowed_hosts_only():
     authority = Authority(["*.api.example", "10.0.0.1"])
+    hosts = {"www.api.example": True, "10.0.0.1": True, "bank.example": False, "10.0.0.2": False}
+    assert {host: believed(authority, host) for host in hosts} == hosts
+    assert {host: authority.vouches_for(host) for host in hosts} == hosts
+
+
+def test_the_authority_of_refusals_can_vouch_for_no_host_that_is_allowed():
+    authority = Refusals(["*.api.example", "web.example", "10.0.0.1", "::1"])
+    hosts = {"www.api.example": False, "web.example": False, "below.web.example": False, "10.0.0.1": False}
+    hosts |= {"10.0.0.2": False, "::1": False, "2001:db8::1": False, "other.example": True, "notweb.example": True}
+    assert {host: believed(authority, host) for host in hosts} == hosts
+    assert {host: authority.vouches_for(host) for host in hosts} == hosts
+
+
+def believed(authority: Authority, host: str) -> bool:
+    """Return whether a client that trusts the authority takes what it says of the host."""
     trusted = ssl.create_default_context(cadata=authority.pem.decode())
-
-    def believed(host: str) -> bool:
-        inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
-        server = authority.context(host).wrap_bio(inward, outward, server_side=True)
-        client = trusted.wrap_bio(outward, inward, server_hostname=host)
-        for _ in range(4):
-            for side in (client, server):
-                try:
-                    side.do_handshake()
-                except ssl.SSLWantReadError:
-                    continue
-                except ssl.SSLCertVerificationError:
-                    return False
-        return client.version() is not None
-
-    assert believed("www.api.example")
-    assert believed("10.0.0.1")
-    assert not believed("bank.example")
-    assert not believed("10.0.0.2")
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = authority.context(host).wrap_bio(inward, outward, server_side=True)
+    client = trusted.wrap_bio(outward, inward, server_hostname=host)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return client.version() is not None

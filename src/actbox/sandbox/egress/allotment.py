@@ -12,6 +12,23 @@ from actbox.core.events import NetworkRequest
 from .bounds import Bounds
 
 
+class _Pace:
+    """So many at once, and so many a second beyond them."""
+
+    def __init__(self, at_once: float, per_second: float) -> None:
+        self._at_once = self._left = at_once
+        self._per_second = per_second
+        self._counted = time.monotonic()
+
+    async def take(self) -> None:
+        """Take one; wait where none is left."""
+        now = time.monotonic()
+        self._left = min(self._at_once, self._left + (now - self._counted) * self._per_second) - 1
+        self._counted = now
+        if self._left < 0:  # those that wait have taken theirs in advance, so each waits for its own
+            await asyncio.sleep(-self._left / self._per_second)
+
+
 class Allotment:
     """The part of one guest: connections at once, asking in a time, and how many refusals are told one by one.
 
@@ -21,10 +38,8 @@ class Allotment:
     def __init__(self, bounds: Bounds, tell: Callable[[NetworkRequest], None], allowed_per_second: float = 0.0) -> None:
         self.connections = asyncio.Semaphore(bounds.guest_connections)
         self._tell = tell
-        self._rate = bounds.asked_per_second + allowed_per_second
-        self._burst = bounds.asked_at_once
-        self._left = self._burst
-        self._counted = time.monotonic()
+        self._asked = _Pace(bounds.asked_at_once, bounds.asked_per_second + allowed_per_second)
+        self._names = _Pace(bounds.names_at_once, bounds.names_per_second)
         self._told_singly = bounds.refusals_told
         self._refused = 0
         self._untold = 0
@@ -35,11 +50,12 @@ class Allotment:
 
         Waiting keeps a guest that asks without end from taking the proxy's time, and costs one that does not nothing.
         """
-        now = time.monotonic()
-        self._left = min(self._burst, self._left + (now - self._counted) * self._rate) - 1
-        self._counted = now
-        if self._left < 0:  # those that wait have taken theirs in advance, so each waits for its own
-            await asyncio.sleep(-self._left / self._rate)
+        await self._asked.take()
+
+    async def ask_name(self) -> None:
+        """Take one from how many names may be asked for; wait where none is left, and for others' turn in any case."""
+        await self._names.take()
+        await asyncio.sleep(0)
 
     def tell(self, event: NetworkRequest) -> None:
         """Tell of a request. Of refusals beyond `Bounds.refusals_told`, one tells of as many."""

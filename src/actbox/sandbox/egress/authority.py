@@ -1,6 +1,6 @@
-"""The authority of one sandbox: it vouches to the guest for the hosts whose connections end at the proxy.
+"""The authorities of one sandbox: they vouch to the guest for the hosts whose connections end at the proxy.
 
-Its key is made here, lives in this process's memory only, and ends with the sandbox.
+Their keys are made here, live in this process's memory only, and end with the sandbox.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from actbox.core.domains import is_address
 _VALID = datetime.timedelta(days=30)
 _CLOCK_SKEW = datetime.timedelta(days=1)
 _CONTEXTS_KEPT = 256
+_ALL_ADDRESSES = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 
 
 class Authority:
@@ -31,19 +32,26 @@ class Authority:
     constraints), so that a guest's trust in it reaches no further.
     """
 
+    _common_name = "actbox egress"
+
     def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = sorted(set(hosts))
         now = datetime.datetime.now(datetime.UTC)
         self._not_before = now - _CLOCK_SKEW
         self._not_after = now + _VALID
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
-        self._certificate = self._make_own(sorted(set(hosts)))
+        self._certificate = self._make_own()
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
 
     @property
     def pem(self) -> bytes:
         """The certificate that guests trust."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def vouches_for(self, host: str) -> bool:
+        """Return whether a guest would believe what it says of the host."""
+        return self._is_among_hosts(host)
 
     def context(self, host: str) -> ssl.SSLContext:
         """Return what a server needs to be taken for the host; HTTP/1.1 is the only protocol offered."""
@@ -72,14 +80,21 @@ class Authority:
             os.close(file)
         return context
 
-    def _make_own(self, hosts: list[str]) -> x509.Certificate:
+    def _is_among_hosts(self, host: str) -> bool:
+        """Return whether a host is one of those given, or below one: a constraint of names has no other form."""
+        names = [given.removeprefix("*.") for given in self._hosts]
+        return host in names or (not is_address(host) and host.endswith(tuple("." + name for name in names)))
+
+    def _constraints(self) -> x509.NameConstraints:
+        return x509.NameConstraints([_constraint(host) for host in self._hosts], excluded_subtrees=None)
+
+    def _make_own(self) -> x509.Certificate:
         public = self._key.public_key()
-        permitted = [_constraint(host) for host in hosts]
         return (
-            self._builder("actbox egress", public)
+            self._builder(self._common_name, public)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
-            .add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
+            .add_extension(self._constraints(), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -102,12 +117,30 @@ class Authority:
         return (
             x509.CertificateBuilder()
             .subject_name(_name(subject))
-            .issuer_name(_name("actbox egress"))
+            .issuer_name(_name(self._common_name))
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(self._not_before)
             .not_valid_after(self._not_after)
         )
+
+
+class Refusals(Authority):
+    """Vouches for the names that no policy allows, so that a program that asks them for something can be told so.
+
+    `hosts` are all that the policy allows: its own certificate excludes them, what is below them, and all addresses.
+    Whoever trusts it too is therefore told nothing by it but that a host is refused.
+    """
+
+    _common_name = "actbox egress refusals"
+
+    def vouches_for(self, host: str) -> bool:
+        """Return whether a guest would believe what it says of the host."""
+        return not is_address(host) and not self._is_among_hosts(host)
+
+    def _constraints(self) -> x509.NameConstraints:
+        names = [_constraint(host) for host in self._hosts if not is_address(host)]
+        return x509.NameConstraints(None, [*names, *map(x509.IPAddress, _ALL_ADDRESSES)])
 
 
 def _name(common: str) -> x509.Name:

@@ -11,9 +11,10 @@ class Bounds:
 
     A connection beyond `connections`, or beyond the `guest_connections` of one guest, waits until another has ended.
     Each connection, TLS handshake and request of a guest counts as asked, also if it is refused: what goes beyond
-    `asked_at_once` waits, and goes on at `asked_per_second` besides what the policy's entries allow. After
-    `refusals_told` refusals of a guest, one event stands for as many. `head_bytes`, `line_bytes` and `headers` bound
-    the head of a request, and `head_bytes` that of a response; `hello_bytes` bounds a TLS ClientHello.
+    `asked_at_once` waits, and goes on at `asked_per_second` besides what the policy's entries allow. Questions about
+    names are counted apart, by `names_at_once` and `names_per_second`. After `refusals_told` refusals of a guest, one
+    event stands for as many. `head_bytes`, `line_bytes` and `headers` bound the head of a request, and `head_bytes`
+    that of a response; `hello_bytes` bounds a TLS ClientHello.
 
     Times are in seconds: `idle` for a client that sends nothing where something is expected, `hello` for a TLS
     handshake, `connect` for the resolution of a name and for each connection to an address, `tunnel_idle` for a tunnel
@@ -24,6 +25,8 @@ class Bounds:
     guest_connections: int = 64
     asked_at_once: float = 500.0
     asked_per_second: float = 50.0
+    names_at_once: float = 1000.0
+    names_per_second: float = 200.0
     refusals_told: int = 1000
     head_bytes: int = 64 * 1024
     line_bytes: int = 16 * 1024

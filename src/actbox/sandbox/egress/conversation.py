@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,8 +16,10 @@ from .authority import Authority
 from .bounds import Bounds
 from .client_hello import ClientHello, NotHello, parse_client_hello
 from .exchange import Broken, Exchange
+from .glimpse import note_head, note_target
 from .head import Malformed, RequestHead, parse_authority, split_absolute
 from .incoming import ClientGone, IncomingRequest, RequestReader, read
+from .inside import Kind
 from .record import Record
 from .refusal import Denied, plain_response, request_too_large
 from .rules import DEFAULT_PORTS, Rules, Scheme
@@ -24,19 +27,17 @@ from .streams import ByteStream, TcpStream, TlsServerStream, linger
 from .tunnel import pass_through
 from .upstream import Dialer
 
-Kind = Literal["proxy", "http", "https"]
-
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, section 6.2)
 
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """What all connections of one sandbox go by. `authority` is there if any entry needs it."""
+    """What all connections of one sandbox go by. `authorities` are there if any entry needs one."""
 
     rules: Rules
     dialer: Dialer
-    authority: Authority | None
+    authorities: Sequence[Authority]
     bounds: Bounds
 
 
@@ -55,10 +56,11 @@ class Conversation:
     def __init__(self, enforcement: Enforcement, stream: TcpStream, allotment: Allotment) -> None:
         self._rules = enforcement.rules
         self._dialer = enforcement.dialer
-        self._authority = enforcement.authority
+        self._authorities = enforcement.authorities
         self._bounds = enforcement.bounds
         self._stream = stream
         self._allotment = allotment
+        self._told = 0
 
     async def run(self, kind: Kind, port: int | None = None) -> None:
         """Go on until the client or a failure ends the connection; `port` is the usual one of its kind unless told."""
@@ -79,9 +81,10 @@ class Conversation:
                 request = await reader.next()
             except Malformed as malformed:
                 record = Record(host=(place and place.host) or "", port=place.port if place else 0)
+                note_head(record, reader.head, to_proxy=place is None)
                 record.failed(malformed)
                 record.status = malformed.status
-                self._allotment.tell(record.told())
+                self._tell(record)
                 await self._say(stream, malformed, close=True)
                 break
             if request is None:
@@ -129,11 +132,12 @@ class Conversation:
             record.reason = "The program closed the connection."
             raise
         finally:
-            self._allotment.tell(record.told())
+            self._tell(record)
 
     def _decide(self, head: RequestHead, place: Place | None, record: Record) -> tuple[Scheme, AllowedDomain]:
         """Return how the request goes on and by which entry, or raise `Denied`; note in the record where it goes."""
         scheme: Scheme = place.scheme if place else "http"
+        note_target(record, head.target, to_proxy=place is None)
         if place is None:
             authority, target = split_absolute(head.target, head.method)
             host, port = authority.host, authority.port or DEFAULT_PORTS[scheme]
@@ -177,15 +181,15 @@ class Conversation:
     async def _connect(self, request: IncomingRequest, reader: RequestReader) -> None:
         record = Record(method="CONNECT")
         try:
-            host, port, entry = self._decide_connect(request.head, record)
-            if not self._rules.reads(entry, host, port):
+            host, entry = self._decide_connect(request.head, record)
+            reads = self._rules.reads(entry, host, record.port)
+            if not reads:
                 self._rules.count(entry)
         except Denied as denied:
             await self._end(record, denied, spoken="http")
             return
-        if self._rules.reads(entry, host, port):
-            await self._write(self._stream, _ESTABLISHED)
-            await self._terminate_named(entry, host, port, record, reader.rest())
+        if reads:
+            await self._terminate_named(entry, host, record, reader.rest())
             return
 
         async def establish() -> bytes:
@@ -197,7 +201,8 @@ class Conversation:
 
         await self._tunnel(entry, record, establish)
 
-    def _decide_connect(self, head: RequestHead, record: Record) -> tuple[str, int, AllowedDomain]:
+    def _decide_connect(self, head: RequestHead, record: Record) -> tuple[str, AllowedDomain]:
+        note_target(record, head.target, to_proxy=True)
         named = parse_authority(head.target)
         if named.port is None:
             raise Malformed("CONNECT names a host and a port")
@@ -206,16 +211,19 @@ class Conversation:
             raise Malformed("its Host header names another host than its target")
         if head.has_body:
             raise Malformed("a CONNECT has no body")
-        return host, port, self._rules.entry("https", host, port)
+        return host, self._rules.entry("https", host, port)
 
-    async def _terminate_named(self, entry: AllowedDomain, host: str, port: int, record: Record, first: bytes) -> None:
-        try:
-            raw, hello = await self._hello(first)
-            _check_name(hello, host, read=True)
-        except Denied as denied:
-            await self._end(record, denied, spoken="tls")
-            return
-        await self._terminate(entry, host, port, record, raw)
+    async def _terminate_named(self, entry: AllowedDomain, host: str, record: Record, first: bytes) -> None:
+        with self._told_at_least_once(record, entry):
+            await self._write(self._stream, _ESTABLISHED)
+            record.status = 200
+            try:
+                raw, hello = await self._hello(first)
+                _check_name(hello, host, read=True)
+            except Denied as denied:
+                await self._end(record, denied, spoken="tls")
+                return
+            await self._terminate(host, record, raw)
 
     async def _transparent_tls(self, port: int) -> None:
         record = Record(method="CONNECT", port=port)
@@ -227,7 +235,15 @@ class Conversation:
             if hello.server_name is None:
                 raise Denied(403, "Refused by the network policy: the TLS connection names no server.")
             host = record.host = hello.server_name
-            entry = self._rules.entry("https", host, port)
+            try:
+                entry = self._rules.entry("https", host, port)
+            except Denied as denied:
+                if not self._vouching_for(host):
+                    raise
+                record.failed(denied)
+                with self._told_at_least_once(record):  # the requests inside are refused by the same rule, and told why
+                    await self._terminate(host, record, raw)
+                return
             reads = self._rules.reads(entry, host, port)
             _check_name(hello, host, read=reads)
             if not reads:
@@ -236,7 +252,8 @@ class Conversation:
             await self._end(record, denied, spoken="tls")
             return
         if reads:
-            await self._terminate(entry, host, port, record, raw)
+            with self._told_at_least_once(record, entry):
+                await self._terminate(host, record, raw)
             return
 
         async def heard() -> bytes:
@@ -260,27 +277,43 @@ class Conversation:
             raise ClientGone from None
         return data, hello
 
-    async def _terminate(self, entry: AllowedDomain, host: str, port: int, record: Record, raw: bytes) -> None:
-        """Speak TLS with the client in the host's stead, and serve the requests inside."""
-        assert self._authority is not None, "an entry that is read without an authority"
+    def _vouching_for(self, host: str) -> list[Authority]:
+        return [authority for authority in self._authorities if authority.vouches_for(host)]
+
+    async def _terminate(self, host: str, record: Record, raw: bytes) -> None:
+        """Speak TLS with the client in the host's stead, and serve the requests inside, each as the rules say."""
         await self._allotment.ask()
-        tls = TlsServerStream(self._stream, self._authority.context(host), raw)
+        tls = TlsServerStream(self._stream, self._vouching_for(host)[0].context(host), raw)
         try:
             async with asyncio.timeout(self._bounds.hello):
                 await tls.handshake()
         except (ssl.SSLError, ConnectionError, TimeoutError) as error:
             why = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
-            record.reason = (
+            record.reason = record.reason or (
                 f"The program ended the TLS handshake{why}; perhaps it does not trust the sandbox's authority."
             )
-            try:
-                self._rules.count(entry)  # or there would be no end of those that are told as allowed
-            except Denied as denied:
-                record.failed(denied)
-            self._allotment.tell(record.told())
             self._stream.abort()
             return
-        await self._requests(tls, Place("https", host, port))
+        await self._requests(tls, Place("https", host, record.port))
+
+    @contextlib.contextmanager
+    def _told_at_least_once(self, record: Record, entry: AllowedDomain | None = None) -> Iterator[None]:
+        """Tell of a connection that ends here as such, unless something that came over it has been told of.
+
+        Then it counts as a request of the entry that allows it, or there would be no end of what is told as allowed.
+        """
+        told = self._told
+        try:
+            yield
+        finally:
+            if self._told == told:
+                record.reason = record.reason or "The connection ended before the program asked for anything."
+                if entry is not None:
+                    try:
+                        self._rules.count(entry)
+                    except Denied as denied:
+                        record.failed(denied)
+                self._tell(record)
 
     async def _tunnel(
         self,
@@ -313,19 +346,23 @@ class Conversation:
             raise
         finally:
             if not told:
-                self._allotment.tell(record.told())
+                self._tell(record)
 
     async def _end(self, record: Record, denied: Denied, spoken: Literal["http", "tls"]) -> None:
         """Tell why a connection ends, and say so to the client as far as what it speaks allows."""
         record.failed(denied)
         if spoken == "http":
             record.status = denied.status
-        self._allotment.tell(record.told())
+        self._tell(record)
         if spoken == "http":
             await self._say(self._stream, denied, close=True)
         else:
             await self._write(self._stream, _ACCESS_DENIED)
         await linger(self._stream)
+
+    def _tell(self, record: Record) -> None:
+        self._told += 1
+        self._allotment.tell(record.told())
 
     async def _write(self, stream: ByteStream, data: bytes) -> None:
         try:

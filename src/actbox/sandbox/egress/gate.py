@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from actbox.core.events import NetworkRequest
 
 from .inside import Way
+from .name_server import answer_datagrams
 from .proxy import EgressProxy
 
 
@@ -27,7 +28,7 @@ class Gate:
         self._closed = False
 
     def open_soon(self, descriptors: list[int]) -> None:
-        """Answer on these listening sockets, one for each way, from now on; they are the gate's. From any thread."""
+        """Answer on these sockets, one for each way, from now on; they are the gate's. From any thread."""
         try:
             self._loop.call_soon_threadsafe(self._open, descriptors)
         except RuntimeError:  # the event loop is closed, and with it the run
@@ -58,7 +59,10 @@ class Gate:
 
     async def _serve(self, listener: socket.socket, way: Way) -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await self._proxy.serve(listener, way.kind, self._allotment, way.port)
+            if way.datagrams:
+                await answer_datagrams(listener, self._allotment)
+            else:
+                await self._proxy.serve(listener, way.kind, self._allotment, way.port)
 
 
 def _close_listener(listener: socket.socket, _: asyncio.Task[None]) -> None:

@@ -54,6 +54,7 @@ class RequestReader:
         self._stream = stream
         self._bounds = bounds
         self._buffer = first
+        self._raw = b""
         self._http: h11.Connection | None = None
 
     async def next(self) -> IncomingRequest | None:
@@ -64,9 +65,11 @@ class RequestReader:
         if self._http is not None:
             self._buffer = self._http.trailing_data[0]
             self._http = None
+        self._raw = b""
         raw = await self._head()
         if raw is None:
             return None
+        self._raw = raw
         head = parse_head(raw, self._bounds)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * self._bounds.head_bytes)
         try:
@@ -84,6 +87,11 @@ class RequestReader:
     def rest(self) -> bytes:
         """Return what was read beyond the last request, which has no body; nothing more is taken from the stream."""
         return self._http.trailing_data[0] if self._http is not None else self._buffer
+
+    @property
+    def head(self) -> bytes:
+        """The last head as it was sent; where it was refused before it was complete, as much of it as was read."""
+        return self._raw or self._buffer
 
     async def _head(self) -> bytes | None:
         try:

@@ -1,13 +1,12 @@
 """What a sandbox needs inside for its programs to reach the proxy: ports, names, variables and certificates.
 
 Clients that heed proxy variables, which most do, speak to a forward proxy on the sandbox's own loopback. For those that
-do not, the sandbox's `/etc/hosts` leads each exact name that the policy allows to the same loopback, where the proxy
-answers in the place of the real host. Names under a wildcard are reached by way of the variables only.
+do not, all names lead to the same loopback, where the proxy answers in the place of the real host, or says that it is
+refused: the exact names that the policy allows by the sandbox's `/etc/hosts`, all others by a name server of its own.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import ssl
 from collections.abc import Mapping, Sequence
@@ -15,16 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from actbox.core.domains import AllowedDomain
+from actbox.core.domains import AllowedDomain, is_address
+
+from .names import LOOPBACK
+
+Kind = Literal["proxy", "http", "https", "names"]
+"""What clients take a port for: a forward proxy, a host that speaks HTTP or HTTPS, or a name server."""
 
 PROXY_PORT = 3128
+_NAMES_PORT = 53
+_USUAL_KINDS: dict[int, Kind] = {80: "http", 443: "https"}
 
 FOLDER = "/etc/actbox"
 """Where the files below lie in a sandbox."""
 
 _BUNDLE, _AUTHORITY = f"{FOLDER}/ca-bundle.pem", f"{FOLDER}/ca.pem"
-_HOSTS = f"{FOLDER}/hosts"
-_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+_HOSTS, _NAME_SERVER, _NAME_SOURCES = f"{FOLDER}/hosts", f"{FOLDER}/resolv.conf", f"{FOLDER}/nsswitch.conf"
+_PROXY = f"http://{LOOPBACK}:{PROXY_PORT}"
 # For what replaces the usual authorities by this file, and for what adds it to them.
 _BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO")
 _AUTHORITY_VARIABLES = ("NODE_EXTRA_CA_CERTS",)
@@ -36,21 +42,27 @@ _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A port on the sandbox's loopback, and how the proxy is spoken to there."""
+    """A port on the sandbox's loopback, and how the proxy is spoken to there: by datagrams or over connections."""
 
     port: int
-    kind: Literal["proxy", "http", "https"]
+    kind: Kind
+    datagrams: bool = False
 
 
 def ways(domains: Sequence[AllowedDomain]) -> tuple[Way, ...]:
-    """Return the ports that a sandbox with this allow-list listens on."""
-    kinds: dict[int, Literal["proxy", "http", "https"]] = {PROXY_PORT: "proxy"}
+    """Return the ports that a sandbox with this allow-list listens on.
+
+    On each the proxy takes clients for what the first entry with that port means; 80 and 443 are there in any case, so
+    that what is refused can be told so.
+    """
+    kinds: dict[int, Kind] = {PROXY_PORT: "proxy", _NAMES_PORT: "names"}
     for domain in domains:
         for port in sorted(domain.ports):
-            kind = domain.scheme or {80: "http", 443: "https"}.get(port)
-            if kind in ("http", "https") and _exact_name(domain):
-                kinds.setdefault(port, kind)  # type: ignore[arg-type]  # one of the two
-    return tuple(Way(port, kind) for port, kind in kinds.items())
+            kind = domain.scheme or _USUAL_KINDS.get(port)
+            if kind is not None and not is_address(domain.host):
+                kinds.setdefault(port, kind)
+    kinds = {**_USUAL_KINDS, **kinds}
+    return (*(Way(port, kind) for port, kind in kinds.items()), Way(_NAMES_PORT, "names", datagrams=True))
 
 
 def variables(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> Mapping[str, str]:
@@ -67,10 +79,14 @@ def variables(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> 
 
 
 def files(domains: Sequence[AllowedDomain], authority_pem: bytes | None) -> dict[str, bytes]:
-    """Return what is to lie below `FOLDER`, by path: the names, and what to trust where that is not the usual."""
+    """Return what is to lie in `FOLDER`, by path: where names lead, and what to trust where that is not the usual."""
     names = sorted({domain.host for domain in domains if _exact_name(domain)})
-    lines = ["127.0.0.1 localhost actbox", "::1 localhost", *(f"127.0.0.1 {name}" for name in names)]
-    found = {_HOSTS: "\n".join([*lines, ""]).encode()}
+    lines = [f"{LOOPBACK} localhost actbox", "::1 localhost", *(f"{LOOPBACK} {name}" for name in names)]
+    found = {
+        _HOSTS: "\n".join([*lines, ""]).encode(),
+        _NAME_SERVER: f"nameserver {LOOPBACK}\n".encode(),
+        _NAME_SOURCES: b"passwd: files\ngroup: files\nhosts: files dns\nservices: files\n",
+    }
     if _needs_bundle(authority_pem):
         found[_BUNDLE] = (authority_pem or b"") + _system_authorities()
     if authority_pem is not None:
@@ -84,13 +100,7 @@ def _needs_bundle(authority_pem: bytes | None) -> bool:
 
 
 def _exact_name(domain: AllowedDomain) -> bool:
-    if domain.host.startswith("*."):
-        return False
-    try:
-        ipaddress.ip_address(domain.host)
-    except ValueError:
-        return True
-    return False
+    return not domain.host.startswith("*.") and not is_address(domain.host)
 
 
 def _system_authorities() -> bytes:

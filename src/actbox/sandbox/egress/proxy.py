@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from actbox.core.domains import AllowedDomain
 from actbox.core.events import NetworkRequest
 from actbox.core.secrets import Secret
 
 from .allotment import Allotment
-from .authority import Authority
+from .authority import Authority, Refusals
 from .bounds import Bounds
 from .conversation import Conversation, Enforcement
+from .incoming import ClientGone
+from .inside import Kind
+from .name_server import answer_connection
+from .readiness import OUT_OF_RESOURCES, RETRY_SECONDS, readable
 from .rules import Rules
 from .streams import TcpStream
 from .upstream import Dialer, Upstream
 
 _log = logging.getLogger("actbox.egress")
-
-_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_RETRY_SECONDS = 0.1
 
 
 class EgressProxy:
@@ -45,12 +44,14 @@ class EgressProxy:
     ) -> None:
         rules = Rules(domains, secrets)
         read = rules.terminated
-        authority = Authority(entry.host for entry in read) if read else None
-        self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authority, bounds)
+        authorities = (
+            (Authority(entry.host for entry in read), Refusals(entry.host for entry in domains)) if read else ()
+        )
+        self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authorities, bounds)
         self._bounds = bounds
         self._slots = asyncio.Semaphore(bounds.connections)
-        self.authority_pem: bytes | None = authority.pem if authority else None
-        """The certificate that guests must trust, where some entry has methods or a secret to enforce on https."""
+        self.authority_pem: bytes | None = b"".join(authority.pem for authority in authorities) or None
+        """The certificates that guests must trust, where some entry has methods or a secret to enforce on https."""
 
     def allot(self, tell: Callable[[NetworkRequest], None]) -> Allotment:
         """Return a new guest's part of the proxy. `tell` gets each request when it is over; it must not raise."""
@@ -59,15 +60,15 @@ class EgressProxy:
     async def serve(
         self,
         listener: socket.socket,
-        kind: Literal["proxy", "http", "https"],
+        kind: Kind,
         allotment: Allotment,
         port: int | None = None,
     ) -> None:
         """Accept connections until cancelled, when all of them are closed, and the listener with them.
 
         `kind` says what clients take the listener for: a forward proxy for HTTP/1.1; or, for clients that were led here
-        by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given.
-        All listeners of a guest share its allotment.
+        by a name's address, port 80 (`http`) or 443 (`https`) of whichever host they name, unless `port` is given;
+        or a name server (`names`). All listeners of a guest share its allotment.
         """
         listener.setblocking(False)
         under_way: set[asyncio.Task[None]] = set()
@@ -107,20 +108,20 @@ class EgressProxy:
             try:
                 sock, _ = listener.accept()
             except BlockingIOError:
-                await _readable(listener)
+                await readable(listener)
             except ConnectionAbortedError:  # it was closed while it waited
                 continue
             except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
+                if error.errno not in OUT_OF_RESOURCES:
                     raise
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
             else:
                 return sock
 
     async def _converse(
         self,
         sock: socket.socket,
-        kind: Literal["proxy", "http", "https"],
+        kind: Kind,
         allotment: Allotment,
         port: int | None,
     ) -> None:
@@ -129,7 +130,11 @@ class EgressProxy:
             with contextlib.suppress(OSError):  # a socket that is not TCP sends at once anyway
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = await TcpStream.of(sock)
-            await Conversation(self._enforcement, stream, allotment).run(kind, port)
+            if kind == "names":
+                with contextlib.suppress(ClientGone):
+                    await answer_connection(stream, allotment, self._bounds)
+            else:
+                await Conversation(self._enforcement, stream, allotment).run(kind, port)
             await stream.close()
         except Exception as error:
             # A fault of ours ends this connection only. Where it arose is logged, not what it says: that may quote a
@@ -140,18 +145,3 @@ class EgressProxy:
             if stream is not None:
                 stream.abort()
             sock.close()
-
-
-async def _readable(listener: socket.socket) -> None:
-    """Wait until there is something to accept.
-
-    Nothing is accepted by a callback of the loop, as `sock_accept` does, which can come after the task was cancelled:
-    the connection would be lost, and the loop's handler of exceptions told of a state that is not ours.
-    """
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(listener, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(listener)

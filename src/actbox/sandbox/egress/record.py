@@ -9,6 +9,7 @@ from actbox.core.events import NetworkRequest
 
 from .refusal import Denied
 
+_MOST_OF_A_METHOD = 40
 _MOST_OF_A_PATH = 2000
 
 
@@ -39,7 +40,7 @@ class Record:
         return NetworkRequest(
             host=self.host,
             port=self.port,
-            method=self.method,
+            method=self.method[:_MOST_OF_A_METHOD],
             path=self.target.partition("?")[0][:_MOST_OF_A_PATH],
             decision=self.decision,
             reason=self.reason,

@@ -2,7 +2,8 @@
 
 A socket belongs to the network namespace that it was made in, whoever holds it. So pid 1 listens in here, on the
 sandbox's own loopback, and hands the listening sockets to the host: whoever connects to one of them in the sandbox
-talks to the host's proxy, and there is no other way out.
+talks to the host's proxy, and there is no other way out. A socket for datagrams goes the same way, on which the host
+answers when a program asks for a name.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 FOLDERS = ("/etc/actbox", "/run/secrets")
 """Where files of a run may lie; the template has these folders, empty."""
 
-HOSTS = "/etc/actbox/hosts"
-"""A file of this name takes the place of `/etc/hosts`."""
+_IN_PLACE_OF = {"/etc/actbox/%s" % name: "/etc/%s" % name for name in ("hosts", "resolv.conf", "nsswitch.conf")}
+"""Files of a run that take the place of the template's."""
 
 _BACKLOG = 128
 _SIZE = "size=8m,nr_inodes=256,mode=0755"
@@ -28,14 +29,20 @@ _FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 _READ_BYTES = 1 << 20
 
 
-def listen(ports: List[int]) -> List[int]:
-    """Listen on these ports of the sandbox's own loopback; return the sockets' descriptors."""
+def listen(places: List[Dict[str, Any]]) -> List[int]:
+    """Listen on the sandbox's own loopback; return the sockets' descriptors.
+
+    Of each place the `port` is said, and whether `datagrams` come to it; else it takes connections.
+    """
     made: List[int] = []
-    for port in ports:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", port))
-        sock.listen(_BACKLOG)
+    for place in places:
+        kind = socket.SOCK_DGRAM if place["datagrams"] else socket.SOCK_STREAM
+        sock = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        if kind == socket.SOCK_STREAM:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", place["port"]))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(_BACKLOG)
         made.append(sock.detach())
     return made
 
@@ -53,8 +60,9 @@ def place_files(files: List[Dict[str, Any]], contents: List[int]) -> None:
         linux.mount("tmpfs", folder, "tmpfs", _FLAGS | linux.MS_REMOUNT | linux.MS_RDONLY, _SIZE)
     if placed:
         raise ValueError("no file can be placed at %s" % ", ".join(sorted(placed)))
-    if any(file["path"] == HOSTS for file in files):
-        linux.mount(HOSTS, "/etc/hosts", None, linux.MS_BIND, None)
+    for file in files:
+        if file["path"] in _IN_PLACE_OF:
+            linux.mount(file["path"], _IN_PLACE_OF[file["path"]], None, linux.MS_BIND, None)
 
 
 def _write(path: str, mode: int, content: int) -> None:

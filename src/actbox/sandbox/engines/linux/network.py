@@ -42,7 +42,7 @@ class Network:
         self.request: dict[str, Any] = {"files": [{"path": path, "mode": mode} for path, (mode, _) in contents.items()]}
         """What is asked of pid 1 when it is taken for a run."""
         if self.ways:
-            self.request["listen"] = [way.port for way in self.ways]
+            self.request["listen"] = [{"port": way.port, "datagrams": way.datagrams} for way in self.ways]
         self._contents = [_file_with(content) for _, content in contents.values()]
         weakref.finalize(self, _close, self._contents)
 
