@@ -92,7 +92,8 @@ class ApprovalDecided:
 class NetworkRequest:
     """The program asked for something on the network, and its policy decided; said when the exchange is over.
 
-    `method` is `CONNECT` and `path` empty where an encrypted connection was passed through unread. `path` has no query.
+    `method` is `CONNECT` and `path` empty where an encrypted connection was passed through unread, or ended before
+    anything was asked in it. `path` has no query. Of a malformed request they are what could be read of it.
     `status` is that of the response the program got, 0 where it got none; `reason` is a sentence where it was refused,
     and where the host could not be reached. Bytes are those of bodies, or all that went through unread.
 

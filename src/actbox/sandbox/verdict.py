@@ -39,6 +39,8 @@ def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits
 
 def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
     """Return the error with the network request that the policy refused, where it seems to come from that."""
+    if error.kind is ErrorKind.EXIT and not error.hint:  # many commands say no more than a number
+        return replace(error, hint=refused.reason)
     if error.kind not in (ErrorKind.RUNTIME, ErrorKind.NETWORK):
         return error
     words = (refused.host, str(refused.status) if refused.status else "")

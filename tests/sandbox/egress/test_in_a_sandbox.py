@@ -140,6 +140,21 @@ async def test_a_tunnel_that_is_refused_says_why_in_the_clients_own_error(net: N
     assert "Refused by the network policy" in result.error.message and "other.example" in result.error.message
 
 
+async def test_a_command_whose_tunnel_is_refused_is_explained(net: Net) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    host = await net.host("api.example")
+    async with opened(net, allowed(host)) as box:
+        shown = await box.execute(["curl", "-sSi", "https://other.example/"])
+        silent = await box.execute(["curl", "-sS", "https://other.example/"])
+        fine = await box.execute(["curl", "-sS", "http://other.example/"])
+    assert shown.stdout.startswith("HTTP/1.1 403 Refused by the network policy: https://other.example is not allowed.")
+    assert silent.error is not None
+    assert silent.error.kind is ErrorKind.EXIT
+    assert "Refused by the network policy: https://other.example is not allowed." in silent.error.hint
+    assert fine.error is None
+
+
 async def test_a_host_that_cannot_be_reached_is_named_in_the_error(net: Net) -> None:
     domain = AllowedDomain("https://gone.example", private=True)
     async with opened(net, domain) as box:

@@ -138,8 +138,10 @@ async def test_what_can_be_read_of_a_malformed_request_is_told(net: Net, case: s
 async def test_of_a_malformed_request_to_a_host_its_one_name_is_told(net: Net, headers: bytes, host: str):
     door = await net.proxy(AllowedDomain("api.example"), kind="http")
     await door.send(b"POST /p?q HTTP/1.1\r\n" + headers + b"\r\n")
-    (told,) = await net.all_told(1)
-    assert (told.method, told.host, told.port, told.path) == ("POST", host, 80, "/p")
+    await door.send(b"POST /p?q HTTP/1.0\r\n\r\n")  # which is plain, and names no host
+    first, second = await net.all_told(2)
+    assert (first.method, first.host, first.port, first.path) == ("POST", host, 80, "/p")
+    assert (second.method, second.host, second.port, second.path) == ("POST", "", 80, "/p")
 
 
 @given(st.binary(max_size=200))

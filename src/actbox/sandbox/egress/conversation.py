@@ -80,7 +80,7 @@ class Conversation:
             try:
                 request = await reader.next()
             except Malformed as malformed:
-                record = Record(host=(place and place.host) or "", port=place.port if place else 0)
+                record = _record("", place)
                 note_head(record, reader.head, to_proxy=place is None)
                 record.failed(malformed)
                 record.status = malformed.status
@@ -101,7 +101,7 @@ class Conversation:
 
     async def _request(self, request: IncomingRequest, stream: ByteStream, place: Place | None) -> bool:
         """Answer a request; return whether another may follow on the connection."""
-        record = Record(method=request.head.method)
+        record = _record(request.head.method, place)
         exchange: Exchange | None = None
         limit: AllowedDomain | None = None
         try:
@@ -370,6 +370,10 @@ class Conversation:
                 await stream.write(data)
         except (ConnectionError, TimeoutError):
             raise ClientGone from None
+
+
+def _record(method: str, place: Place | None) -> Record:
+    return Record(method=method, host=place.host or "", port=place.port) if place else Record(method=method)
 
 
 def _check_name(hello: ClientHello, host: str, *, read: bool) -> None:
