@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from actbox import AllowedDomain, Policy, Sandbox
+from actbox import AllowedDomain, Policy, Sandbox, Secret
+from actbox.sandbox.egress.bounds import Bounds
 from actbox.sandbox.egress.upstream import Upstream
 from tests.escape.attempt import Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
@@ -39,10 +41,10 @@ def reached(got):
 
 
 class _Server:
-    """A plain HTTP server on loopback that says the same to everybody and remembers that somebody came."""
+    """A plain HTTP server on loopback that remembers who came; `answer` makes of a request what it says."""
 
-    def __init__(self, says: str) -> None:
-        self.says = says
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
         self.asked: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -62,13 +64,16 @@ class _Server:
             with connection, contextlib.suppress(OSError):
                 connection.settimeout(5)
                 self.asked.append(connection.recv(65536))
-                body = self.says.encode()
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                connection.sendall(self._answer(self.asked[-1]))
+
+
+def _saying(what: str) -> Callable[[bytes], bytes]:
+    return lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(what), what.encode())
 
 
 @contextlib.contextmanager
 def _two_servers() -> Iterator[tuple[_Server, _Server]]:
-    allowed, forbidden = _Server(_ALLOWED), _Server(_REACHED)
+    allowed, forbidden = _Server(_saying(_ALLOWED)), _Server(_saying(_REACHED))
     try:
         yield allowed, forbidden
     finally:
@@ -199,3 +204,84 @@ print("asked")
     if "asked" not in result.stdout:
         return unproven(f"nothing could be asked: {result.error}")
     return escaped_if(bool(lookups), f"looked up: {lookups}")
+
+
+@GROUP.function("learn the length of a secret from the head of an answer")
+async def _(ground: Ground) -> Verdict:
+    value = "canary-of-" + "a-secret-that-nobody-knows"
+
+    def answer(request: bytes) -> bytes:
+        body = b"you sent " + request.partition(b"X-Key: ")[2].partition(b"\r")[0]
+        body = body if value.encode() in request else b""
+        head = b"HTTP/1.1 %%s\r\nContent-Length: %d\r\nContent-Range: bytes 0-1/%d\r\nETag: %d\r\n\r\n" % (
+            (len(body),) * 3
+        )
+        if request.startswith(b"HEAD "):
+            return head % b"200 OK"
+        return head % (b"206 Part" if b" /part " in request else b"200 OK") + body
+
+    with contextlib.closing(_Server(answer)) as server:
+        place = f"http://allowed.test:{server.port}"
+        box = await ground.open(
+            Policy(
+                domains=(AllowedDomain(place, private=True),),
+                secrets=(Secret("key", value, (place,), "X-Key: {}"),),
+            ),
+            upstream=Upstream(resolve=_loopback),
+        )
+        code = (
+            f"PORT, LENGTH = {server.port}, b'{len(value) + len('you sent ')}'\ngot = b''\n"
+            "for ask in (b'HEAD /', b'GET /', b'GET /part', b'HEAD /part'):\n"
+            "    method, path = ask.split()\n"
+            "    got += send(b'%s http://allowed.test:%d%s HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n\\r\\n' % (method, PORT, path, PORT))\n"
+            "heads = [line for line in got.split(b'\\r\\n') if b':' in line]\n"
+            "verdict(any(LENGTH in line for line in heads), got)"
+        )
+        verdict = await ground.tries(box, _PRELUDE + code)
+        if sum(value.encode() in asked for asked in server.asked) != 4:
+            return unproven(f"the host was not sent the secret each time: {len(server.asked)} requests")
+        return verdict
+
+
+@GROUP.function("hold up the host by chunks of one byte")
+async def _(ground: Ground) -> Verdict:
+    chunks = 30_000
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def take_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        counting = None
+        with contextlib.suppress(ConnectionError):
+            while not (data := await reader.read(65536)).endswith(b"0\r\n\r\n") and data:
+                counting = counting or asyncio.create_task(count())  # from the first bytes to the last
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ntaken")
+        if counting:
+            counting.cancel()
+        writer.close()
+
+    server = await asyncio.start_server(take_all, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        policy = Policy(domains=(AllowedDomain(f"http://allowed.test:{port}", private=True),))
+        box = await ground.open(policy, upstream=Upstream(resolve=_loopback))
+        code = (
+            f"PORT = {port}\n"
+            "got = send(b'POST http://allowed.test:%d/ HTTP/1.1\\r\\nHost: allowed.test:%d\\r\\n"
+            "Transfer-Encoding: chunked\\r\\n\\r\\n' % (PORT, PORT) + "
+            f"b'1\\r\\na\\r\\n' * {chunks} + b'0\\r\\n\\r\\n')\n"
+            "print(got)"
+        )
+        result = await box.run(source_of(_PRELUDE + code, ground.things))
+    if "taken" not in result.stdout:
+        return unproven(f"the body did not get through: {result.stdout[:200]} {result.error}")
+    # Half of them, since what came at first was worked off before the count began.
+    return escaped_if(turns < chunks / Bounds().steps_a_turn / 2, f"{chunks} chunks in {turns} turns of the loop")
+
+
+async def _loopback(name: str, port: int) -> Sequence[str]:
+    return ["127.0.0.1"]

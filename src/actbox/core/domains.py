@@ -34,7 +34,8 @@ class AllowedDomain:
 
     * `requests_per_minute`: requests that may begin within any 60 seconds. An encrypted connection that is passed
       through unread counts as one request, here and below.
-    * `request_bytes`, `response_bytes`: bytes of one request's and one response's body.
+    * `request_bytes`, `response_bytes`: bytes of one request's and one response's body. What frames it, such as the
+      sizes of chunks, and answers before the last (1xx) are free up to 64 KiB, and count as well beyond.
     * `seconds`: how long one exchange may take, from its request's head to the last byte of the response.
     * `private`: whether the name may resolve to an address of a private network, a loopback or a shared (carrier's)
       one. Link-local, multicast and reserved addresses and those of cloud metadata services are never meant by a name;

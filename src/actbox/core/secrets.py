@@ -41,7 +41,7 @@ class Secret(_Value):
     such entries themselves, of which the target counts. The secret goes out encrypted, to https, unless its own entry
     there says `http://`. In every response that is read on its way, from these hosts, by http, and from entries with
     methods, the value is made unreadable wherever it comes as it is or in a usual encoding; a host that means to tell
-    the program can still do so.
+    the program can still do so. Headers that tell a body's length or a hash of it are left out of these responses.
 
     With `as_file` programs do see the value: it is the content of the file `/run/secrets/NAME`, which only they can
     read. That gives up what the rest of this class is for; it is for what speaks something else than HTTP.

@@ -156,6 +156,66 @@ async def test_the_host_gets_the_value_and_the_guest_never_sees_it(net: Net, cap
     assert value not in repr(await net.all_told(1)) + caplog.text + repr(door.egress)
 
 
+MEASURES = {
+    "Content-Length",
+    "Content-Range",
+    "ETag",
+    "Digest",
+    "Content-Digest",
+    "Repr-Digest",
+    "Content-MD5",
+    "X-Checksum-Sha1",
+    "x-amz-checksum-crc64nvme",
+    "x-goog-hash",
+    "x-goog-stored-content-length",
+}
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 200), ("GET", 304), ("GET", 416)])
+@pytest.mark.parametrize("secret", [True, False])
+async def test_nothing_tells_the_length_or_a_hash_of_what_has_a_secret_in_it(
+    net: Net, method: str, status: int, secret: bool
+):
+    def answer(asked: Asked) -> bytes:
+        body = f"you sent {asked.values('x-key')}".encode()
+        said = "".join(f"{name}: {len(body)}\r\n" for name in MEASURES) + "Hashtag: kept\r\nX-Sharp: kept\r\n"
+        whole = f"HTTP/1.1 {status} X\r\n{said}\r\n".encode()
+        return whole + (body if method == "GET" and status != 304 else b"")
+
+    host = await net.host("api.example", answer=answer)
+    secrets = [Secret("key", "s3cr3t-value", [f"http://{host.place}"], "X-Key: {}")] if secret else []
+    door = await net.proxy(AllowedDomain(host.place, private=True), secrets=secrets)
+    request = f"{method} {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nConnection: close\r\n\r\n"
+    head, _, body = (await door.send(request.encode())).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    named = {line.partition(b":")[0].lower().decode() for line in head.split(b"\r\n")[1:]}
+    assert {"hashtag", "x-sharp"} <= named
+    measures = {name.lower() for name in MEASURES}
+    assert named & measures == (set() if secret else measures)
+    assert (b"[secret key]" in body) == (secret and method == "GET" and status != 304)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_part_that_nobody_asked_for_is_not_passed_on(net: Net, method: str):
+    part = response(b"{" * (method == "GET"), "206 Partial Content", "Content-Range: bytes 0-0/60\r\n")
+    host = await net.host("api.example", answer=lambda asked: part)
+    secret = Secret("key", "s3cr3t-value", [f"http://{host.place}"])
+    door = await net.proxy(AllowedDomain(host.place, private=True), secrets=[secret])
+    request = f"{method} {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\nRange: bytes=0-0\r\nConnection: close\r\n\r\n"
+    answer = await door.send(request.encode())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"/60" not in answer
+
+
+async def test_a_connection_goes_on_after_a_head_whose_length_is_left_out(net: Net):
+    host = await net.host("api.example", answer=lambda asked: b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n")
+    secret = Secret("key", "s3cr3t-value", [f"http://{host.place}"])
+    door = await net.proxy(AllowedDomain(host.place, private=True), secrets=[secret])
+    head = f"HEAD {host.url}/ HTTP/1.1\r\nHost: {host.place}\r\n"
+    answer = await door.send(f"{head}\r\n{head}Connection: close\r\n\r\n".encode())
+    assert [part.split()[1] for part in answer.split(b"\r\n\r\n") if part] == [b"200", b"200"]
+
+
 async def test_a_secret_goes_to_its_own_hosts_and_no_others(net: Net):
     mine, other = await net.host("mine.example", tls=True), await net.host("other.example", tls=True)
     secret = Secret("key", "s3cr3t-value", [f"mine.example:{mine.port}"])

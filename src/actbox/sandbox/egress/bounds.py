@@ -14,7 +14,10 @@ class Bounds:
     `asked_at_once` waits, and goes on at `asked_per_second` besides what the policy's entries allow. Questions about
     names are counted apart, by `names_at_once` and `names_per_second`. After `refusals_told` refusals of a guest, one
     event stands for as many. `head_bytes`, `line_bytes` and `headers` bound the head of a request, and `head_bytes`
-    that of a response; `hello_bytes` bounds a TLS ClientHello.
+    that of a response; `hello_bytes` bounds a TLS ClientHello. Of what frames a body (sizes of chunks, trailers, a
+    response's head and the answers before it) `framing_bytes` are free; what goes beyond is taken from its entry's
+    bytes. A host may give `informational` answers before the last. In one turn of the event loop all connections
+    together do some `steps_a_turn` steps, such as a chunk of a body.
 
     Times are in seconds: `idle` for a client that sends nothing where something is expected, `hello` for a TLS
     handshake, `connect` for the resolution of a name and for each connection to an address, `tunnel_idle` for a tunnel
@@ -32,6 +35,9 @@ class Bounds:
     line_bytes: int = 16 * 1024
     headers: int = 100
     hello_bytes: int = 32 * 1024
+    framing_bytes: int = 64 * 1024
+    informational: int = 16
+    steps_a_turn: int = 64
     idle: float = 60.0
     hello: float = 20.0
     connect: float = 15.0

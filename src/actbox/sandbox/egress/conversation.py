@@ -20,6 +20,7 @@ from .glimpse import note_head, note_target
 from .head import Malformed, RequestHead, parse_authority, split_absolute
 from .incoming import ClientGone, IncomingRequest, RequestReader, read
 from .inside import Kind
+from .pace import Pace
 from .record import Record
 from .refusal import Denied, plain_response, request_too_large
 from .rules import DEFAULT_PORTS, Rules, Scheme
@@ -39,6 +40,7 @@ class Enforcement:
     dialer: Dialer
     authorities: Sequence[Authority]
     bounds: Bounds
+    pace: Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Conversation:
         self._dialer = enforcement.dialer
         self._authorities = enforcement.authorities
         self._bounds = enforcement.bounds
+        self._pace = enforcement.pace
         self._stream = stream
         self._allotment = allotment
         self._told = 0
@@ -75,7 +78,7 @@ class Conversation:
 
     async def _requests(self, stream: ByteStream, place: Place | None) -> None:
         """Serve request after request; without a place they say themselves where they go, as to a proxy."""
-        reader = RequestReader(stream, self._bounds)
+        reader = RequestReader(stream, self._bounds, self._pace)
         while True:
             try:
                 request = await reader.next()
@@ -113,7 +116,9 @@ class Conversation:
                 upstream = await dial(entry, record.host, record.port)
                 secrets = self._rules.secrets(scheme, record.host, record.port)
                 spellings = self._rules.spellings
-                exchange = Exchange(request, stream, upstream, entry, secrets, spellings, record, self._bounds)
+                exchange = Exchange(
+                    request, stream, upstream, entry, secrets, spellings, record, self._bounds, self._pace
+                )
                 return await exchange.run(_authority(scheme, record.host, record.port))
         except Denied as denied:
             return await self._refuse(request, stream, record, denied)
@@ -330,7 +335,7 @@ class Conversation:
                 try:
                     first = await hello()
                     spoken = "tls"
-                    await pass_through(self._stream, first, sock, entry, record, self._bounds.tunnel_idle)
+                    await pass_through(self._stream, first, sock, entry, record, self._bounds.tunnel_idle, self._pace)
                 finally:
                     sock.close()
         except Denied as denied:

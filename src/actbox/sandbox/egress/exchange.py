@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import h11
 
@@ -13,8 +13,10 @@ from actbox.core.secrets import Secret
 
 from .bounds import Bounds
 from .charset import is_like_ascii
-from .headers import Headers, end_to_end, to_be_readable, with_secrets
+from .events import Events
+from .headers import Headers, end_to_end, to_be_readable, with_secrets, without_measures
 from .incoming import ClientGone, IncomingRequest
+from .pace import Pace
 from .record import Record
 from .redaction import Redactor, Spellings
 from .refusal import Denied, request_too_large, response_too_large
@@ -47,14 +49,17 @@ class Exchange:
         spellings: Spellings | None,
         record: Record,
         bounds: Bounds,
+        pace: Pace,
     ) -> None:
         self._request = request
         self._client = client
-        self._reader, self._writer = upstream
+        reader, self._writer = upstream
         self._entry = entry
         self._secrets = secrets
         self._record = record
+        self._bounds = bounds
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=bounds.head_bytes)
+        self._events = Events(self._http, lambda: reader.read(_READ_BYTES), pace.share())
         self._spellings = spellings
         self._begun = False
 
@@ -119,7 +124,8 @@ class Exchange:
             await self._write(go_on or b"")
         async for piece in self._request.body():
             self._record.sent_bytes += len(piece)
-            if self._record.sent_bytes > self._entry.request_bytes:
+            framed = self._request.wire_bytes - self._bounds.framing_bytes
+            if max(self._record.sent_bytes, framed) > self._entry.request_bytes:
                 raise request_too_large(self._entry)
             if not await self._try_to_send(h11.Data(data=piece)):
                 return False
@@ -132,10 +138,9 @@ class Exchange:
         await self._answer(h11.Response(status_code=response.status_code, headers=headers, reason=reason))
         self._record.status = response.status_code
         redactor = None if self._spellings is None else Redactor(self._spellings)
-        async for piece in self._response_body():
+        async for piece in self._events.body():
             self._record.received_bytes += len(piece)
-            if self._record.received_bytes > self._entry.response_bytes:
-                raise response_too_large(self._entry)
+            self._check_size()
             passed = piece if redactor is None else redactor.feed(piece)
             if passed:
                 await self._answer(h11.Data(data=passed))
@@ -144,21 +149,19 @@ class Exchange:
         await self._answer(h11.EndOfMessage())
 
     async def _response(self) -> h11.Response:
-        while True:
-            event = await self._next_event()
+        for _ in range(self._bounds.informational + 1):
+            event = await self._events.head()
             if isinstance(event, h11.Response):
                 return event
             if not isinstance(event, h11.InformationalResponse):
                 raise Denied(502, f"{self._record.host} closed the connection without an answer.", by_policy=False)
+            self._check_size()
+        raise Denied(502, f"{self._record.host} gave more than {self._bounds.informational} provisional answers.")
 
-    async def _response_body(self) -> AsyncIterator[bytes]:
-        while isinstance(event := await self._next_event(), h11.Data):
-            yield bytes(event.data)
-
-    async def _next_event(self) -> object:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(_READ_BYTES))
-        return event
+    def _check_size(self) -> None:
+        framed = self._events.wire_bytes - self._bounds.framing_bytes
+        if max(self._record.received_bytes, framed) > self._entry.response_bytes:
+            raise response_too_large(self._entry)
 
     def _checked(self, response: h11.Response) -> Headers:
         """Return the headers for the client, or raise `Denied` for a response that may not pass."""
@@ -168,10 +171,13 @@ class Exchange:
         if reads_body and any(int(length) > self._entry.response_bytes for length in lengths):
             raise response_too_large(self._entry)
         chunked = any(name == b"transfer-encoding" for name, _ in response.headers)
-        if chunked or (reads_body and self._spellings is not None):
+        if chunked:
             headers = [(name, value) for name, value in headers if name != b"content-length"]
         if self._spellings is None:
             return headers
+        headers = without_measures(headers)
+        if response.status_code == 206:
+            raise Denied(502, f"{self._record.host} answered with a part (206) where the whole was asked for.")
         codings = {value.strip().lower() for name, value in headers if name == b"content-encoding"}
         if reads_body and codings - {b"", b"identity"}:
             raise Denied(

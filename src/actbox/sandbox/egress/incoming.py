@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 import h11
 
 from .bounds import Bounds
+from .events import Events
 from .head import Malformed, RequestHead, check_line_ends, parse_head
+from .pace import Pace
 from .streams import ByteStream
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -21,25 +23,23 @@ class ClientGone(Exception):
 class IncomingRequest:
     """A request whose head is here and whose body may still be coming. `http` is the server's side of the protocol."""
 
-    def __init__(self, head: RequestHead, http: h11.Connection, stream: ByteStream, idle: float) -> None:
+    def __init__(self, head: RequestHead, http: h11.Connection, events: Events) -> None:
         self.head = head
         self.http = http
-        self._stream = stream
-        self._idle = idle
+        self._events = events
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes. Raises `Malformed` where it is not framed as it should be, and `ClientGone`."""
-        while True:
-            try:
-                event = self.http.next_event()
-                if event is h11.NEED_DATA:
-                    self.http.receive_data(await read(self._stream, self._idle))
-            except h11.RemoteProtocolError:
-                raise Malformed("its body is not framed as its head says") from None
-            if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):  # what trailers it has end here
-                return
+        try:
+            async for piece in self._events.body():  # what trailers it has end with it
+                yield piece
+        except h11.RemoteProtocolError:
+            raise Malformed("its body is not framed as its head says") from None
+
+    @property
+    def wire_bytes(self) -> int:
+        """How many bytes of the body have come, with what frames it."""
+        return self._events.wire_bytes
 
     @property
     def may_go_on(self) -> bool:
@@ -50,43 +50,48 @@ class IncomingRequest:
 class RequestReader:
     """Takes requests off a stream; `first` are bytes that were read from it already."""
 
-    def __init__(self, stream: ByteStream, bounds: Bounds, first: bytes = b"") -> None:
+    def __init__(self, stream: ByteStream, bounds: Bounds, pace: Pace, first: bytes = b"") -> None:
         self._stream = stream
         self._bounds = bounds
+        self._share = pace.share()
         self._buffer = first
         self._raw = b""
-        self._http: h11.Connection | None = None
+        self._events: Events | None = None
 
     async def next(self) -> IncomingRequest | None:
         """Return the next request, `None` where the client is done. Raises `Malformed` and `ClientGone`.
 
         The one before must have been read to its end.
         """
-        if self._http is not None:
-            self._buffer = self._http.trailing_data[0]
-            self._http = None
+        if self._events is not None:
+            self._buffer = self._events.rest()
+            self._events = None
         self._raw = b""
         raw = await self._head()
         if raw is None:
             return None
         self._raw = raw
         head = parse_head(raw, self._bounds)
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * self._bounds.head_bytes)
+        await self._share.take(1 + len(head.headers))
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=2 * self._bounds.head_bytes)
         try:
-            self._http.receive_data(raw)
-            event = self._http.next_event()
+            http.receive_data(raw)
+            event = http.next_event()
         except h11.RemoteProtocolError:
             raise Malformed("it is not HTTP/1.1") from None
         if not isinstance(event, h11.Request):
             raise Malformed("it is not HTTP/1.1")
-        if self._buffer:
-            self._http.receive_data(self._buffer)
-            self._buffer = b""
-        return IncomingRequest(head, self._http, self._stream, self._bounds.idle)
+        chunked = bool(head.values(b"transfer-encoding"))
+        self._events = Events(http, self._read, self._share, self._buffer, by_lines=chunked)
+        self._buffer = b""
+        return IncomingRequest(head, http, self._events)
 
     def rest(self) -> bytes:
         """Return what was read beyond the last request, which has no body; nothing more is taken from the stream."""
-        return self._http.trailing_data[0] if self._http is not None else self._buffer
+        return self._events.rest() if self._events is not None else self._buffer
+
+    async def _read(self) -> bytes:
+        return await read(self._stream, self._bounds.idle)
 
     @property
     def head(self) -> bytes:
@@ -115,6 +120,7 @@ class RequestReader:
             check_line_ends(self._buffer[max(0, searched - 1) :])  # or the end might never be seen
             searched = len(self._buffer)
             data = await self._stream.read()
+            await self._share.take()
             if not data and self._buffer:
                 raise ClientGone
             if not data:

@@ -20,6 +20,7 @@ from .conversation import Conversation, Enforcement
 from .incoming import ClientGone
 from .inside import Kind
 from .name_server import answer_connection
+from .pace import Pace
 from .readiness import OUT_OF_RESOURCES, RETRY_SECONDS, readable
 from .rules import Rules
 from .streams import TcpStream
@@ -47,7 +48,8 @@ class EgressProxy:
         authorities = (
             (Authority(entry.host for entry in read), Refusals(entry.host for entry in domains)) if read else ()
         )
-        self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authorities, bounds)
+        pace = Pace(bounds.steps_a_turn)
+        self._enforcement = Enforcement(rules, Dialer(upstream, bounds.connect), authorities, bounds, pace)
         self._bounds = bounds
         self._slots = asyncio.Semaphore(bounds.connections)
         self.authority_pem: bytes | None = b"".join(authority.pem for authority in authorities) or None

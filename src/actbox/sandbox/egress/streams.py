@@ -155,3 +155,4 @@ async def linger(stream: ByteStream) -> None:
             left = _LINGER_BYTES
             while left > 0 and (data := await stream.read()):
                 left -= len(data)
+                await asyncio.sleep(0)  # what came at once may be thousands of TLS records, and each is read alone

@@ -9,13 +9,20 @@ from collections.abc import Callable, Coroutine
 from actbox.core.domains import AllowedDomain
 
 from .incoming import ClientGone
+from .pace import Pace, Share, steps_for
 from .record import Record
 from .refusal import Denied, request_too_large, response_too_large
 from .streams import ByteStream, TcpStream
 
 
 async def pass_through(
-    client: ByteStream, first: bytes, sock: socket.socket, entry: AllowedDomain, record: Record, idle: float
+    client: ByteStream,
+    first: bytes,
+    sock: socket.socket,
+    entry: AllowedDomain,
+    record: Record,
+    idle: float,
+    pace: Pace,
 ) -> None:
     """Carry bytes both ways until both sides have finished; `first` goes to the host before anything else.
 
@@ -40,7 +47,7 @@ async def pass_through(
 
             sent(len(first))
             await host.write(first)
-            await _both(_pump(client, host, sent), _pump(host, client, received))
+            await _both(_pump(client, host, sent, pace.share()), _pump(host, client, received, pace.share()))
             await host.close()
     except TimeoutError:
         raise Denied(504, f"Nothing moved for {idle:g} seconds.", by_policy=False) from None
@@ -50,9 +57,10 @@ async def pass_through(
         host.abort()
 
 
-async def _pump(source: ByteStream, sink: ByteStream, count: Callable[[int], None]) -> None:
+async def _pump(source: ByteStream, sink: ByteStream, count: Callable[[int], None], share: Share) -> None:
     while data := await source.read():
         count(len(data))
+        await share.take(steps_for(len(data)))
         await sink.write(data)
     await sink.finish()
 
