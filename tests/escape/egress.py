@@ -211,8 +211,7 @@ async def _(ground: Ground) -> Verdict:
     value = "canary-of-" + "a-secret-that-nobody-knows"
 
     def answer(request: bytes) -> bytes:
-        body = b"you sent " + request.partition(b"X-Key: ")[2].partition(b"\r")[0]
-        body = body if value.encode() in request else b""
+        body = b"you sent " + request.partition(b"x-key: ")[2].partition(b"\r")[0]
         head = b"HTTP/1.1 %%s\r\nContent-Length: %d\r\nContent-Range: bytes 0-1/%d\r\nETag: %d\r\n\r\n" % (
             (len(body),) * 3
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import h11
@@ -12,7 +11,7 @@ from .pace import Share, steps_for
 
 # Each chunk of a body, line of a head and trailer has a line end, so pieces of few lines are parsed in little time.
 _LINES = 256
-_PIECE = re.compile(rb"(?:[^\n]*+\n){%d}|.+" % _LINES, re.DOTALL)
+_PIECE = re.compile(rb"(?:[^\n]*+\n){%d}" % _LINES)
 
 
 class Events:
@@ -36,7 +35,8 @@ class Events:
         self._read = read
         self._share = share
         self._by_lines = by_lines
-        self._pieces = self._cut(first)
+        self._came = first
+        self._parsed = 0
         self._lines = 0
         self.wire_bytes = 0
         """How many bytes have been parsed: heads, bodies and what frames them."""
@@ -57,7 +57,7 @@ class Events:
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
-                if parts and not self._pieces:  # nothing that has come waits for what has not
+                if parts and self._parsed == len(self._came):  # nothing that has come waits for what has not
                     yield b"".join(parts)
                     parts = []
                 await self._feed()
@@ -73,25 +73,22 @@ class Events:
 
     def rest(self) -> bytes:
         """Return what was read beyond the end of the message."""
-        return b"".join([self._http.trailing_data[0], *self._pieces])
+        return self._http.trailing_data[0] + self._came[self._parsed :]
 
     async def _feed(self) -> None:
         """Give the parser, which needs more, a piece more."""
         if self._lines > _LINES:
             raise h11.RemoteProtocolError("too many lines")
-        if not self._pieces:
-            self._pieces = self._cut(await self._read())
-        piece = self._pieces.popleft() if self._pieces else b""
+        if self._parsed == len(self._came):
+            self._came, self._parsed = await self._read(), 0
+        await self._share.take()
+        many = _PIECE.match(self._came, self._parsed) if self._by_lines else None
+        piece = many[0] if many else self._came[self._parsed :]
         if self._by_lines:
             self._lines += piece.count(b"\n")
+        self._parsed += len(piece)
         self.wire_bytes += len(piece)
-        await self._share.take()
         self._http.receive_data(piece)
-
-    def _cut(self, data: bytes) -> deque[bytes]:
-        if self._by_lines and data.count(b"\n") > _LINES:
-            return deque(_PIECE.findall(data))
-        return deque([data] if data else [])
 
 
 def _steps(event: object) -> int:
