@@ -82,6 +82,13 @@ class LinuxSandbox(LocalSandbox):
         except BaseException:
             stocks.release(stock)
             raise
+        try:
+            if self._network is not None:
+                self._network.open_files()
+        except BaseException:
+            stored.discard()
+            stocks.release(stock)
+            raise
         self._stock, self._stored = stock, stored
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
@@ -102,6 +109,8 @@ class LinuxSandbox(LocalSandbox):
         stored, self._stored = self._stored, None
         if stock is None or stored is None:
             return
+        if self._network is not None:
+            self._network.close_files()
         stored.discard()
         stocks.release(stock)
 
@@ -168,12 +177,18 @@ class LinuxSandbox(LocalSandbox):
             mounts, overlays = part_overlays(mounts, self.policy.mounts)
             child.overlays = OverlayChanges(overlays, self.policy.limits)
         try:
-            if self._network is not None:
-                mounts += self._network.descriptors()
-                self._network.open_gate(child)
-            request = {**self._take_request, "owed": self._debt.begin()}
-            child.when_buried(self._debt.end)
-            child.begin(request, mounts, self.policy.limits, _file_with(stdin) if stdin else -1)
+            try:
+                if self._network is not None:
+                    mounts += self._network.descriptors()
+                    self._network.open_gate(child)
+                request = {**self._take_request, "owed": self._debt.begin()}
+                child.when_buried(self._debt.end)
+                given = _file_with(stdin) if stdin else -1
+            except BaseException:
+                for descriptor in mounts:
+                    os.close(descriptor)
+                raise
+            child.begin(request, mounts, self.policy.limits, given)
         except BaseException:
             child.discard()
             raise

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Policy
 from actbox.sandbox.egress import inside
 from actbox.sandbox.egress.gate import Gate
@@ -17,6 +19,8 @@ from .child import Child
 
 _EVERYBODY_READS, _OWNER_READS = 0o444, 0o400
 _SECRETS = "/run/secrets"
+
+T = TypeVar("T")
 
 
 class Network:
@@ -43,12 +47,35 @@ class Network:
         """What is asked of pid 1 when it is taken for a run."""
         if self.ways:
             self.request["listen"] = [{"port": way.port, "datagrams": way.datagrams} for way in self.ways]
-        self._contents = [_file_with(content) for _, content in contents.values()]
-        weakref.finalize(self, _close, self._contents)
+        self._contents = [content for _, content in contents.values()]
+        self._lock = threading.Lock()
+        self._users = 0
+        self._files: list[int] = []
+        weakref.finalize(self, _close, self._files)  # for a sandbox that nobody stops
+
+    def open_files(self) -> None:
+        """Have the contents of the files ready, until `close_files` was called as often as this."""
+        with self._lock:
+            if not self._users:
+                self._files += _each_or_none(_file_with, self._contents)
+            self._users += 1
+
+    def close_files(self) -> None:
+        """Let go of the contents, which may be secrets, unless another sandbox still has them ready."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                _close(self._files)
 
     def descriptors(self) -> list[int]:
-        """Return descriptors of the contents of the files that are asked for; they are the caller's."""
-        return [os.dup(descriptor) for descriptor in self._contents]
+        """Return descriptors of the contents of the files that are asked for; they are the caller's.
+
+        Raises `SandboxUnavailable` where no sandbox has them ready any more.
+        """
+        with self._lock:
+            if not self._users:
+                raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
+            return _each_or_none(os.dup, self._files)
 
     def open_gate(self, child: Child) -> None:
         """Have the proxy answer to a guest for as long as it lives."""
@@ -58,11 +85,27 @@ class Network:
 
 def _file_with(content: bytes) -> int:
     descriptor = os.memfd_create("actbox-file", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
+def _each_or_none(make: Callable[[T], int], things: Iterable[T]) -> list[int]:
+    """Return a descriptor for each thing; where one cannot be made, close the others and raise what that raised."""
+    made: list[int] = []
+    try:
+        for thing in things:
+            made.append(make(thing))
+    except BaseException:
+        _close(made)
+        raise
+    return made
+
+
 def _close(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+    while descriptors:
+        os.close(descriptors.pop())
