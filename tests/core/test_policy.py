@@ -13,7 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from actbox import AllowedDomain, FileMount, InvalidValue, Limits, Policy, Secret
+from actbox.core import key_places
 from actbox.core.mounts import MountMode
+from actbox.core.private_places import why_private
 
 
 def test_every_limit_has_a_unit_and_a_default() -> None:
@@ -117,6 +119,54 @@ def test_what_holds_devices_sockets_and_passwords_is_not_mounted(place: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("/etc/shadow-", "it has the host's passwords"),
+        ("/etc/gshadow-", "it has the host's passwords"),
+        ("/etc/security/opasswd", "it has the host's passwords"),
+        ("/var/backups/shadow.bak", "it lies in /var/backups, and that has the host's passwords"),
+        ("/etc/sudoers", "it says who may become root"),
+        ("/etc/sudoers.d/someone", "it lies in /etc/sudoers.d, and that says who may become root"),
+        ("/etc/ssh/ssh_host_ed25519_key", "it lies in /etc/ssh, and that has the host's keys"),
+        ("/etc/krb5.keytab", "it has the host's keys"),
+        ("/etc/letsencrypt/archive", "it lies in /etc/letsencrypt, and that has the host's keys"),
+        ("/etc/wireguard", "it has the passwords and keys of the host's networks"),
+        ("/etc/docker", "it belongs to a container engine"),
+        ("/var/lib/etcd", "it has the keys of a cluster"),
+        ("/etc/passwd", ""),
+        ("/etc/passwd-", ""),
+        ("/etc/sudo.conf", ""),
+        ("/var/lib/postgresql", ""),
+    ],
+)
+def test_a_private_place_is_known_whether_this_host_has_it_or_not(place: str, reason: str) -> None:
+    assert why_private(Path(place)) == reason
+
+
+@pytest.mark.parametrize("name", ["/etc/shadow-", "/etc/gshadow-"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_backup_of_a_password_file_is_not_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, linked: bool
+) -> None:
+    places = key_places.SYSTEM["has the host's passwords"]
+    assert name in places
+    # Stands for the host's own, which not every host has.
+    backup = tmp_path / "etc" / name.rpartition("/")[2]
+    backup.parent.mkdir()
+    backup.write_text("root:x")
+    moved = {"has the host's passwords": tuple(str(backup) if place == name else place for place in places)}
+    monkeypatch.setattr(key_places, "SYSTEM", moved)
+    meant = backup
+    if linked:
+        meant = tmp_path / "hard"
+        meant.hardlink_to(backup)
+    with pytest.raises(InvalidValue, match=f"{meant} cannot be mounted, since it .*has the host's passwords"):
+        FileMount(meant, "/data/s")
+    with pytest.raises(InvalidValue, match=f"since it has {backup} in it, and that has the host's passwords"):
+        FileMount(backup.parent, "/data/s")
+
+
+@pytest.mark.parametrize(
     "name", [".ssh", ".ssh/id_ed25519", ".aws", ".config/gcloud", ".netrc", ".cache/huggingface/token"]
 )
 def test_keys_are_not_mounted(home: Path, name: str) -> None:
@@ -138,6 +188,41 @@ def test_what_newer_programs_keep_keys_in_is_not_mounted(home: Path, name: str) 
     (home / name).write_text("x")
     with pytest.raises(InvalidValue, match=f"{home / name} cannot be mounted, since it .*keys and passwords"):
         FileMount(home / name, "/data")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".docker/config.json", "for clusters and by container engines"),
+        (".config/containers/auth.json", "for clusters and by container engines"),
+        (".local/share/containers/storage", "for clusters and by container engines"),
+        (".git-credentials", "for code hosts"),
+        (".pypirc", "for registries of packages"),
+        (".condarc", "for registries of packages"),
+        (".config/mozilla/firefox", "by browsers"),
+        (".config/google-chrome-beta", "by browsers"),
+        (".config/Bitwarden/data.json", "for other machines"),
+        (".curlrc", "for other machines"),
+        (".fly/config.yml", "for clouds"),
+        (".pg_service.conf", "for databases"),
+        (".config/Signal", "for mail and messages"),
+        (".local/share/opencode/auth.json", "by agents"),
+    ],
+)
+def test_a_refusal_says_what_the_keys_are_for(home: Path, name: str, reason: str) -> None:
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    (home / name).write_text("x")
+    with pytest.raises(InvalidValue, match=f"keys and passwords are kept {reason}"):
+        FileMount(home / name, "/data")
+
+
+def test_the_tables_of_private_places_name_each_place_once_and_in_full() -> None:
+    system = [name for names in key_places.SYSTEM.values() for name in names]
+    homes = [name for names in key_places.KEYS.values() for name in names] + list(key_places.HISTORIES)
+    for names in (system, homes, list(key_places.VARIABLES)):
+        assert len(set(names)) == len(names)
+    assert all(os.path.isabs(name) and os.path.normpath(name) == name for name in system)
+    assert not any(os.path.isabs(name) or os.path.normpath(name) != name for name in homes)
 
 
 @pytest.mark.parametrize("name", [".bash_history", ".python_history", ".psql_history", ".local/share/fish"])
@@ -220,7 +305,15 @@ def test_keys_that_are_kept_elsewhere_by_a_link_are_not_mounted(home: Path, tmp_
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("KUBECONFIG", "/none:{}/x"), ("SSH_AUTH_SOCK", "{}/x"), ("DOCKER_HOST", "unix://{}/x"), ("GNUPGHOME", "{}/x")],
+    [
+        ("KUBECONFIG", "/none:{}/x"),
+        ("SSH_AUTH_SOCK", "{}/x"),
+        ("DOCKER_HOST", "unix://{}/x"),
+        ("GNUPGHOME", "{}/x"),
+        ("KRB5CCNAME", "FILE:{}/x"),
+        ("REGISTRY_AUTH_FILE", "{}/x"),
+        ("PGPASSFILE", "{}//x/"),
+    ],
 )
 def test_what_a_variable_names_as_keys_or_a_socket_is_not_mounted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
