@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -325,9 +327,9 @@ os.makedirs('new/er')
 open('new/er/n.txt', 'w').write('n')
 """
 CHANGES = [
+    ("removed", "sub/b.txt", None),
     ("changed", "a.txt", b"one\ntwo\nthree\n"),
     ("added", "new/er/n.txt", b"n"),
-    ("removed", "sub/b.txt", None),
 ]
 
 
@@ -370,7 +372,7 @@ async def test_a_session_returns_what_was_changed_since_it_began(open_box: OpenB
         first = await session.run("open('/data/a.txt', 'w').write('new')")
         assert told(first.changes) == [("changed", "a.txt", b"new")]
         second = await session.run("os.remove('/data/sub/b.txt')")
-        assert told(second.changes) == [("changed", "a.txt", b"new"), ("removed", "sub/b.txt", None)]
+        assert told(second.changes) == [("removed", "sub/b.txt", None), ("changed", "a.txt", b"new")]
         third = await session.run(
             "open('/data/a.txt', 'w').write('one\\ntwo\\n')\nopen('/data/sub/b.txt', 'w').write('b\\n')"
         )
@@ -436,13 +438,13 @@ os.remove('gone')
     result = await box.run(code)
     assert result.success, result.error
     assert told(result.changes) == [
+        ("removed", "sub/deep/c.txt", None),
+        ("removed", "sub/b.txt", None),
         ("removed", "a.txt", None),
         ("added", "a.txt/inner", b"i"),
         ("changed", "link", b"no link"),
         ("added", "moved/c.txt", b"c\n"),
         ("changed", "run.sh", b"true\n"),
-        ("removed", "sub/b.txt", None),
-        ("removed", "sub/deep/c.txt", None),
         ("added", "sub/fresh.txt", b"f"),
     ]
     assert [change.path for change in result.changes if change.executable] == ["run.sh"]
@@ -457,6 +459,136 @@ async def test_a_folder_that_takes_a_removed_ones_place_hides_it(open_box: OpenB
         ("removed", "sub/b.txt", None),
         ("changed", "sub/deep/c.txt", b"C"),
     ]
+
+
+NAMES = ("a", "b", "c")
+# Makes one change after the other; many are not possible where they come.
+WRECK = """
+import os, shutil
+
+def is_link_or_has_one(path):
+    inside = [os.path.join(folder, name) for folder, dirs, names in os.walk(path) for name in dirs + names]
+    return any(map(os.path.islink, [path, *inside]))
+
+for what, path, other, content in changes:
+    path, other = f'/data/{path}', f'/data/{other}'
+    try:
+        match what:
+            case 'write':
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                open(path, 'w').write(content)
+            case 'append':
+                open(path, 'a').write(content)
+            case 'remove':
+                os.remove(path)
+            case 'remove tree':
+                shutil.rmtree(path)
+            case 'make':
+                os.makedirs(path)
+            case 'move' if not is_link_or_has_one(path):  # new links are left out
+                shutil.move(path, other)
+            case 'replace':
+                shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path)
+                open(path, 'w').write(content)
+            case 'execute':
+                os.chmod(path, 0o755)
+    except (OSError, shutil.Error):
+        pass
+files = {}
+for folder, dirs, names in os.walk('/data'):
+    for path in [os.path.join(folder, name) for name in dirs + names]:
+        if os.path.isdir(path) and not os.path.islink(path):
+            continue
+        text = '-> ' + os.readlink(path) if os.path.islink(path) else open(path).read()
+        files[os.path.relpath(path, '/data')] = [text, os.stat(path, follow_symlinks=False).st_mode & 0o100 > 0]
+files
+"""
+KINDS = ("write", "append", "remove", "remove tree", "make", "move", "replace", "replace", "execute")
+
+
+def some_path(rng: random.Random) -> str:
+    return "/".join(rng.choice(NAMES) for _ in range(rng.randint(1, 4)))
+
+
+def grow(root: Path, rng: random.Random) -> None:
+    """Make a tree of folders, files and links, some of which lead nowhere."""
+    for _ in range(rng.randint(0, 12)):
+        path = root / some_path(rng)
+        with contextlib.suppress(OSError):  # something else is there already
+            if rng.random() < 0.2:
+                path.mkdir(parents=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if rng.random() < 0.2:
+                path.symlink_to(rng.choice([*NAMES, f"../{rng.choice(NAMES)}"]))
+            else:
+                path.write_text(some_path(rng))
+
+
+def apply(change: FileChange, root: Path) -> None:
+    """Do what the docstring of `FileChange` says."""
+    path = root / change.path
+    if change.kind == "removed":
+        path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        for folder, _, _ in os.walk(path, topdown=False):
+            os.rmdir(folder)
+    else:
+        path.unlink(missing_ok=True)
+    assert change.data is not None
+    path.write_bytes(change.data)
+    path.chmod(0o755 if change.executable else 0o644)
+
+
+def files_of(root: Path) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    for path in root.rglob("*"):
+        if path.is_symlink() or path.is_file():
+            text = f"-> {os.readlink(path)}" if path.is_symlink() else path.read_text()
+            found[str(path.relative_to(root))] = [text, path.lstat().st_mode & 0o100 > 0]
+    return found
+
+
+async def test_changes_can_be_applied_one_by_one_in_their_order(open_box: OpenBox, folder: Path) -> None:
+    rng = random.Random(20)
+    shutil.rmtree(folder)
+    for number in range(150):  # one sandbox for all: each has a folder of its own
+        (folder / str(number)).mkdir(parents=True)
+        grow(folder / str(number), rng)
+    changes = [
+        (rng.choice(KINDS), f"{number}/{some_path(rng)}", f"{number}/{some_path(rng)}", some_path(rng))
+        for number in range(150)
+        for _ in range(rng.randint(1, 15))
+    ]
+    mount = FileMount(folder, "/data", "overlay", keep_changes=True)
+    box = await open_box(Policy(mounts=(mount,), limits=Limits(artifacts=10_000)))
+    result = await box.run(actbox.Program(WRECK, inputs={"changes": changes}))
+    assert result.success, result.error
+    assert result.warnings == ()
+    assert len(result.changes) > 200 and {change.kind for change in result.changes} == {"added", "changed", "removed"}
+    copy = folder.parent / "copy"
+    shutil.copytree(folder, copy, symlinks=True)
+    for change in result.changes:
+        apply(change, copy)
+    assert files_of(copy) == result.value
+
+
+async def test_a_folder_that_a_file_replaced_is_told_as_removed_first(open_box: OpenBox, folder: Path) -> None:
+    box = await open_box(with_mount(folder, "overlay", keep=True))
+    code = "import shutil\nshutil.rmtree('/data/sub')\nopen('/data/sub', 'w').write('file')"
+    assert told((await box.run(code)).changes) == [
+        ("removed", "sub/deep/c.txt", None),
+        ("removed", "sub/b.txt", None),
+        ("added", "sub", b"file"),
+    ]
+
+
+async def test_a_new_empty_folder_below_a_new_one_hides_what_was_in_its_place(open_box: OpenBox, folder: Path) -> None:
+    box = await open_box(with_mount(folder, "overlay", keep=True))
+    code = "import os, shutil\nshutil.rmtree('/data/sub')\nos.makedirs('/data/sub/deep')"
+    assert told((await box.run(code)).changes) == [("removed", "sub/deep/c.txt", None), ("removed", "sub/b.txt", None)]
 
 
 async def test_what_was_only_opened_or_touched_is_no_change(open_box: OpenBox, folder: Path) -> None:
@@ -485,9 +617,9 @@ socket.socket(socket.AF_UNIX).bind('socket')
     result = await box.run(code)
     assert result.success, result.error
     assert told(result.changes) == [
-        ("removed", "a.txt", None),
-        ("removed", "sub/b.txt", None),
         ("removed", "sub/deep/c.txt", None),
+        ("removed", "sub/b.txt", None),
+        ("removed", "a.txt", None),
     ]
     assert SECRET not in str(result.to_dict())
     for name in ("link", "root", "a.txt", "sub", "pipe", "socket"):

@@ -22,6 +22,12 @@ class FileChange:
     small enough to keep. `executable` says whether its owner may execute it now.
 
     A folder is no change by itself, and neither is a new time, owner or mode other than `executable`.
+
+    The changes of a result can be applied one by one in their order: mount by mount, first what was removed, the
+    deepest first, then what was added or changed, by path. To apply one that is `removed` is to remove that name. To
+    apply another is to make the folders above it that are missing, to remove what has the name (a link, a file, or a
+    folder, which has nothing but folders in it by then), and to write `data`. That gives the files that the program
+    had, unless the result's warnings say that something was left out.
     """
 
     mount: str

@@ -58,7 +58,7 @@ class OverlayChanges:
                     os.close(overlay.upper)
 
     async def collect_if_any(self) -> Changes:
-        """Return what was changed, by mount and path, and a sentence for each thing that was left out."""
+        """Return what was changed, in the order of `FileChange`, and a sentence for each thing that was left out."""
         with self._closing:
             nothing = not self._closed and all(_is_empty(overlay.upper) for overlay in self._overlays)
         return ((), []) if nothing else await run_blocking(self.collect)
@@ -79,8 +79,7 @@ class OverlayChanges:
                 break
             finally:
                 os.close(upper)
-        changes = sorted(collection.changes, key=lambda change: (change.mount, change.path, change.kind != "removed"))
-        return tuple(changes), collection.left_out.warnings()
+        return tuple(sorted(collection.changes, key=_place_in_order)), collection.left_out.warnings()
 
 
 class _Enough(Exception):
@@ -111,24 +110,28 @@ class _Collection:
             if (status.st_dev, status.st_ino) != overlay.identity:
                 self._leave_out("", f"{overlay.host_path} is another folder by now")
                 return
-            self._folder(upper, lower, "", 0)
+            self._folder(upper, lower, "", 0, False)
         finally:
             os.close(lower)
 
-    def _folder(self, upper: int, lower: int, prefix: str, depth: int) -> None:
-        """Compare the entries of two folders that are open."""
+    def _folder(self, upper: int, lower: int, prefix: str, depth: int, hidden: bool) -> None:
+        """Compare the entries of two folders that are open.
+
+        `hidden` says that nothing of the lower one shows through: the kernel notes that of the topmost folder only.
+        """
+        hidden = hidden or _hides_what_is_below(upper)
         with os.scandir(upper) as entries:
             for entry in entries:
                 self._count()
-                self._entry(upper, lower, entry.name, prefix + entry.name, depth)
-        if lower != _NONE and _hides_what_is_below(upper):
+                self._entry(upper, lower, entry.name, prefix + entry.name, depth, hidden)
+        if lower != _NONE and hidden:
             with os.scandir(lower) as entries:
                 for entry in entries:
                     self._count()
                     if _status(entry.name, upper) is None:
                         self._gone(lower, entry.name, prefix + entry.name, depth)
 
-    def _entry(self, upper: int, lower: int, name: str, path: str, depth: int) -> None:
+    def _entry(self, upper: int, lower: int, name: str, path: str, depth: int, hidden: bool) -> None:
         now, before = _status(name, upper), _status(name, lower)
         if now is None:  # a session's background task removes it meanwhile
             return
@@ -138,13 +141,13 @@ class _Collection:
         if before is not None and not kept and not (is_file and replaces_file):
             self._gone(lower, name, path, depth)
         if stat_modes.S_ISDIR(now.st_mode):
-            self._deeper(upper, lower if kept else _NONE, name, path, depth)
+            self._deeper(upper, lower if kept else _NONE, name, path, depth, hidden)
         elif is_file:
             self._file(upper, lower if before is not None and (kept or replaces_file) else _NONE, name, path, now)
         elif not _is_whiteout(now) and not (kept and _same_link(upper, lower, name)):
             self._leave_out(path, "it is not a regular file")
 
-    def _deeper(self, upper: int, lower: int, name: str, path: str, depth: int) -> None:
+    def _deeper(self, upper: int, lower: int, name: str, path: str, depth: int, hidden: bool) -> None:
         if depth >= MAX_DEPTH:
             self._leave_out(path, "it is nested too deeply")
             return
@@ -157,7 +160,7 @@ class _Collection:
         try:
             if lower != _NONE:
                 inner_lower = os.open(name, FOLDER, dir_fd=lower)
-            self._folder(inner_upper, inner_lower, path + "/", depth + 1)
+            self._folder(inner_upper, inner_lower, path + "/", depth + 1, hidden)
         except OSError as error:
             self._leave_out(path, str(error.strerror))
         finally:
@@ -233,6 +236,13 @@ class _Collection:
 
     def _leave_out(self, path: str, why: str) -> None:
         self.left_out.add(f"a change of {self._mount}/{shown(path)} was not collected: {why}")
+
+
+def _place_in_order(change: FileChange) -> tuple[str, bool, int, str]:
+    # A file can only take a folder's place, or have one made for it, once what was there before is gone.
+    if change.kind == "removed":
+        return change.mount, False, -change.path.count("/"), change.path
+    return change.mount, True, 0, change.path
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:
