@@ -156,6 +156,31 @@ EVASIONS = [
     ("from pathlib import Path\n(Path('/etc') / 'passwd').open()", ("system-read", "/etc/passwd")),
     ("from pathlib import Path\n(Path.home() / '.ssh').iterdir()", ("system-read", "~/.ssh")),
     ("open('/etc/passwd', 'w')", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd')", ("system-read", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', 0)", ("system-read", "/etc/passwd")),
+    ("import os\nos.open(path='/etc/passwd', flags=0)", ("system-read", "/etc/passwd")),
+    ("import os\nread = 0\nos.open('/etc/passwd', read)", ("system-read", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', os.O_RDONLY | os.O_CLOEXEC | 0)", ("system-read", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', 1)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', -1)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', 0 if x else 2)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', os.O_RDONLY | os.O_TRUNC)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', os.O_RDONLY + os.O_RDWR)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc', os.O_TMPFILE)", ("system-write", "/etc")),
+    ("import os\nos.open('/etc/passwd', *flags)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', **flags)", ("system-write", "/etc/passwd")),
+    ("import os\nos.open('/etc/passwd', flags=input())", ("system-write", "/etc/passwd")),
+    ("import os\nflags = 0\nflags |= x\nos.open('/etc/passwd', flags)", ("system-write", "/etc/passwd")),
+    ("import shutil\nshutil.copy('/etc/passwd', 'x')", ("system-read", "/etc/passwd")),
+    ("import shutil\nshutil.copyfile(dst='x', src='/etc/passwd')", ("system-read", "/etc/passwd")),
+    ("import shutil\nshutil.copytree('/etc', 'x')", ("system-read", "/etc")),
+    ("import shutil\nshutil.make_archive('x', 'zip', '/etc')", ("system-read", "/etc")),
+    ("import shutil\nshutil.unpack_archive('/usr/share/x.zip', 'x')", ("system-read", "/usr/share/x.zip")),
+    ("import shutil\nshutil.copy('x', dst='/etc/passwd')", ("system-write", "/etc/passwd")),
+    ("import shutil\nshutil.make_archive('/usr/x', 'zip', 'x')", ("system-write", "/usr/x")),
+    ("import shutil\nshutil.unpack_archive('x.zip', '/usr')", ("system-write", "/usr")),
+    ("import shutil\nshutil.copymode('x', '/usr/bin/x')", ("system-write", "/usr/bin/x")),
+    ("import shutil\nshutil.move('/etc/passwd', 'x')", ("system-write", "/etc/passwd")),
     ("open('/etc/passwd', mode=input())", ("system-write", "/etc/passwd")),
     ("import os\nos.open('/etc/passwd', os.O_RDWR)", ("system-write", "/etc/passwd")),
     ("import os\nos.remove('/etc/passwd')", ("system-write", "/etc/passwd")),
@@ -171,6 +196,21 @@ EVASIONS = [
 @pytest.mark.parametrize(("source", "expected"), EVASIONS, ids=[source for source, _ in EVASIONS])
 def test_it_is_found_however_it_is_written(source: str, expected: tuple[str, str]) -> None:
     assert expected in found(source)
+
+
+READING = [source for source, (rule, _) in EVASIONS if rule == "system-read"]
+
+
+@pytest.mark.parametrize("source", READING)
+def test_what_is_only_read_is_not_said_to_be_written(source: str) -> None:
+    assert "system-write" not in {rule for rule, _ in found(source)}
+
+
+def test_a_copy_between_two_places_of_the_system_reads_one_and_writes_the_other() -> None:
+    assert found("import shutil\nshutil.copy2('/etc/passwd', '/usr/x')") == {
+        ("system-read", "/etc/passwd"),
+        ("system-write", "/usr/x"),
+    }
 
 
 HARMLESS = [

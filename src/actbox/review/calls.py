@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
+import operator
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -14,7 +17,7 @@ from .names import Names
 from .paths import absolute_path, system_path
 from .rules import RULES
 from .scopes import Scope
-from .values import FilePath, Ref, Text, Unknown, Value, Values
+from .values import FilePath, Number, Ref, Text, Value, Values
 
 Met = tuple[str, str, str]
 """A rule that a call meets, a message, and the subject."""
@@ -29,6 +32,14 @@ _URL: Final = re.compile(r"(https?|ftps?|s3|s3a|gs|gcs|az|abfss?|hdfs|sftp|ssh):
 _OPENS_URLS: Final = (".", "pandas.", "polars.", "numpy.", "xml.")
 """What takes an address where it takes a path."""
 
+_OPENED: Final = ("file", "filename", "name", "path")
+"""Names of the argument that says what is opened."""
+_READING_FLAGS: Final = frozenset(
+    f"os.O_{name}" for name in ("RDONLY", "PATH", "DIRECTORY", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "NOATIME")
+)
+_READING_BITS: Final = functools.reduce(
+    operator.or_, (getattr(os, flag.removeprefix("os."), 0) for flag in _READING_FLAGS)
+)
 
 _TOLD_BY: Final = {
     "numpy.load": ("allow_pickle", 2),
@@ -52,7 +63,8 @@ def judge(node: ast.Call, scope: Scope, names: Names, given: list[Values], *, fr
                 yield from _method(base, node.func.attr, given, keywords, frames=frames)
     for function in names.values(node.func, scope):
         if isinstance(function, Ref):
-            yield from _function(function.path, node, given, keywords)
+            opens_to_read = function.path == "os.open" and _opens_to_read(node, scope, names)
+            yield from _function(function.path, node, given, keywords, opens_to_read=opens_to_read)
 
 
 def _method(base: Value, name: str, given: list[Values], keywords: dict[str, Values], *, frames: bool) -> Iterator[Met]:
@@ -73,19 +85,24 @@ def _fields(text: str) -> Iterator[str]:
         yield from reached(field)
 
 
-def _function(path: str, node: ast.Call, given: list[Values], keywords: dict[str, Values]) -> Iterator[Met]:
+def _function(
+    path: str, node: ast.Call, given: list[Values], keywords: dict[str, Values], *, opens_to_read: bool
+) -> Iterator[Met]:
     paths = [value for values in (*given, *keywords.values()) for value in values]
     if path in _NAMED_AT_RUN_TIME:
         yield from _named_at_run_time(path, node, given)
     elif path in ("builtins.__import__", "importlib.import_module"):
         yield from _import_call(path, node, given)
     elif path in files.OPENS:
-        values = [*(given[0] if given else ()), *keywords.get("file", ()), *keywords.get("name", ())]
-        yield from _files(path, values, writes=_writes(path, node, given, keywords))
+        values = [*(given[0] if given else ()), *(value for name in _OPENED for value in keywords.get(name, ()))]
+        yield from _files(path, values, writes=not opens_to_read and _writes(path, node, given, keywords))
     elif path in files.READS:
         yield from _files(path, paths, writes=False)
     elif path in files.WRITES:
-        yield from _files(path, paths, writes=True)
+        sources = files.SOURCES.get(path, {})
+        for place, values_there in [*enumerate(given), *keywords.items()]:
+            is_source = place in sources or place in sources.values()
+            yield from _files(path, values_there, writes=not is_source)
     elif path == "shutil.rmtree":
         for value in paths:
             found = absolute_path(value.text, whole=value.whole) if isinstance(value, (Text, FilePath)) else None
@@ -154,9 +171,7 @@ def _files(path: str, values: Iterable[Value], *, writes: bool) -> Iterator[Met]
 
 def _writes(path: str, node: ast.Call, given: list[Values], keywords: dict[str, Values]) -> bool:
     if path == "os.open":
-        flags = given[1] if len(given) > 1 else keywords.get("flags", frozenset([Unknown()]))
-        harmless = {"os.O_RDONLY", "os.O_PATH", "os.O_DIRECTORY", "os.O_CLOEXEC", "os.O_NOFOLLOW", "os.O_NONBLOCK"}
-        return not all(isinstance(flag, Ref) and flag.path in harmless for flag in flags)
+        return True
     modes = given[1] if len(given) > 1 else keywords.get("mode", frozenset())
     changing = set("wcn") if path.startswith("dbm.") else set("wax+")
     # A mode that is not known may be one for writing.
@@ -164,6 +179,30 @@ def _writes(path: str, node: ast.Call, given: list[Values], keywords: dict[str, 
         key.arg is None for key in node.keywords
     )
     return unclear or any(not isinstance(mode, Text) or not mode.whole or set(mode.text) & changing for mode in modes)
+
+
+def _opens_to_read(node: ast.Call, scope: Scope, names: Names) -> bool:
+    """Return whether the flags of a call of `os.open` say, for certain, that nothing is changed, also by making it."""
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
+        key.arg is None for key in node.keywords
+    ):
+        return False
+    waiting = [*node.args[1:2], *(key.value for key in node.keywords if key.arg == "flags")]
+    while waiting:
+        flag = waiting.pop()
+        if isinstance(flag, ast.BinOp) and isinstance(flag.op, ast.BitOr):
+            waiting += [flag.left, flag.right]
+            continue
+        values = names.values(flag, scope)
+        if not values or not all(_only_reads(value) for value in values):
+            return False
+    return True  # also without flags: then there is a TypeError
+
+
+def _only_reads(flag: Value) -> bool:
+    if isinstance(flag, Number):
+        return flag.number >= 0 and not flag.number & ~_READING_BITS
+    return isinstance(flag, Ref) and flag.path in _READING_FLAGS
 
 
 def _path_method(base: FilePath, name: str, given: list[Values], keywords: dict[str, Values]) -> Iterator[Met]:

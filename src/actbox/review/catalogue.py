@@ -119,6 +119,7 @@ _SAME: Final[Mapping[str, str]] = {
     "ssl.create_connection": "socket.create_connection",
 }
 
+_SAME_ROOTS: Final = frozenset(name.partition(".")[0] for name in _SAME)
 
 _PACKAGES: Final = frozenset(["asyncio", "pandas.io", "socket"])
 """What has a module, or a class, of such a name itself."""
@@ -126,7 +127,7 @@ _PACKAGES: Final = frozenset(["asyncio", "pandas.io", "socket"])
 
 def canonical(path: str) -> str:
     """Return the one name of what several modules have, such as `os.system` for `posix.system`."""
-    for old, new in _SAME.items():
+    for old, new in _SAME.items() if path.partition(".")[0] in _SAME_ROOTS else ():
         if path == old or path.startswith(old + "."):
             return canonical(new + path[len(old) :])
     head, dot, last = path.rpartition(".")

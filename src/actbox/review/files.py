@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from .functions import all_of
@@ -56,10 +57,17 @@ WRITES: Final = frozenset(
         *all_of("py_compile", "compile"),
         *all_of("compileall", "compile_dir compile_file"),
         *all_of("readline", "write_history_file append_history_file"),
-        *all_of("shutil", "copy copy2 copyfile copytree move chown make_archive unpack_archive"),
+        *all_of("shutil", "copy copy2 copyfile copymode copystat copytree move chown make_archive unpack_archive"),
     ]
 )
-"""Functions that change whatever path they are given."""
+"""Functions that change whatever path they are given, but for those in `SOURCES`."""
+
+SOURCES: Final[Mapping[str, Mapping[str, int]]] = {
+    **{f"shutil.{name}": {"src": 0} for name in ("copy", "copy2", "copyfile", "copymode", "copystat", "copytree")},
+    "shutil.make_archive": {"root_dir": 2, "base_dir": 3},
+    "shutil.unpack_archive": {"filename": 0},
+}
+"""Of functions that change paths, the arguments that are only read, with their positions."""
 
 OPENS: Final = frozenset(
     f"{module}.{name}"

@@ -60,7 +60,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The findings about one program, in the order of its lines, and the rules that judge them."""
+    """The findings about one program, in the order of its lines, and the rules that judge them.
+
+    Where there are very many the last one stands for those that are not listed; they were chosen by these rules.
+    """
 
     findings: tuple[Finding, ...]
     rules: Rules = field(default_factory=Rules)

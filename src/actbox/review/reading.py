@@ -16,7 +16,8 @@ from .functions import ACTING_IMPORTS, CALLED
 from .methods import telling
 from .names import Names
 from .rules import RULES, Rules
-from .scopes import Scope, ScopeReader, Visit
+from .scopes import LEAVES, Scope, ScopeReader, Visit
+from .selection import Place, select
 from .source import MAX_NODES, Lines, Unread, parse, plain
 from .values import PLAIN, Ref, Text, ToolFunction, Unknown, Value, Values
 
@@ -36,10 +37,12 @@ def review(program: Program | str, rules: Rules | None = None, *, tools: Tools =
 
     `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`), and so
     is what is not Python, too large or too involved (`not-read`); nothing is raised for any source. It is read by the
-    grammar of the Python that this runs on. This is advice on top of isolation, never instead of it.
+    grammar of the Python that this runs on. Of more than a thousand findings those are listed that `rules` judge most
+    strictly, and the last one says how many more there are of which rules; the verdict is that on all of them. This is
+    advice on top of isolation, never instead of it.
     """
-    reading = _Reading(_as_program(program), tools)
-    return Review(tuple(reading.findings), rules or Rules())
+    rules = rules or Rules()
+    return Review(_Reading(_as_program(program), tools).findings(rules), rules)
 
 
 def tool_calls(program: Program | str, names: Tools = None) -> tuple[ToolCall, ...]:
@@ -61,19 +64,37 @@ class _Reading:
     """The findings and tool calls of one program."""
 
     def __init__(self, program: Program, tools: Tools) -> None:
-        self.findings: list[Finding] = []
         self.calls: list[ToolCall] = []
         self._lines = Lines(plain(program.code))
         self._toolset = tools if isinstance(tools, Toolset) else None
         self._told = tools is not None
-        self._seen: set[tuple[str, int, int, str]] = set()
+        self._found: dict[tuple[str, int, int, str], str] = {}
         tree = parse(program)
         if isinstance(tree, Unread):
             self._add_unread(tree)
         else:
             self._read(tree, program, _by_alias(tools))
-        self.findings.sort(key=lambda finding: (finding.line, finding.column))
         self.calls.sort(key=lambda call: (call.line, call.column))
+
+    def findings(self, rules: Rules) -> tuple[Finding, ...]:
+        """Return the findings in the order of the lines; of too many, those that count and one for the others."""
+        found = [
+            Place(line, column, number, rule, subject, message)
+            for number, ((rule, line, column, subject), message) in enumerate(self._found.items())
+        ]
+        listed, others = select(found, rules)
+        return tuple(self._finding(place) for place in (*listed, *([others] if others else [])))
+
+    def _finding(self, place: Place) -> Finding:
+        return Finding(
+            rule=place.rule,
+            severity=RULES[place.rule].severity,
+            line=place.line,
+            column=place.column,
+            message=place.message,
+            subject=place.subject,
+            source=self._lines.shown(place.line),
+        )
 
     def _read(self, tree: ast.Module, program: Program, tools: Mapping[str, str]) -> None:
         try:
@@ -98,6 +119,8 @@ class _Reading:
 
     def _visit(self, visit: Visit) -> None:
         node = visit.node
+        if isinstance(node, LEAVES):
+            return
         match node:
             case ast.Import() | ast.ImportFrom():
                 self._import(node, visit.scope)
@@ -285,21 +308,9 @@ class _Reading:
         self._add_at(unread.rule, unread.message, "", unread.line, unread.column)
 
     def _add_at(self, rule: str, message: str, subject: str, line: int, column: int) -> None:
-        if (rule, line, column, subject) in self._seen:
+        if (rule, line, column, subject) in self._found:
             return
-        self._seen.add((rule, line, column, subject))
-        severity, source = RULES[rule].severity, self._lines.shown(line)
-        self.findings.append(
-            Finding(
-                rule=rule,
-                severity=severity,
-                line=line,
-                column=column,
-                message=message,
-                subject=subject,
-                source=source,
-            )
-        )
+        self._found[rule, line, column, subject] = message
         if rule in _UNREADABLE:
             self.calls.append(ToolCall(tool=None, line=line, column=column, dynamic=True))
 

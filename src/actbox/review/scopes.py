@@ -81,6 +81,9 @@ class Visit:
 
 _COMPOUND: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
 
+LEAVES: Final = (ast.expr_context, ast.Constant, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+"""Nodes that are nothing by themselves and have no others in them: more than a third of all."""
+
 
 class ScopeReader:
     """Walks a tree once, without recursion, and collects its nodes, its scopes and their bindings."""
@@ -102,7 +105,8 @@ class ScopeReader:
             if parent is tree:
                 self._top = _begin(node)
             self.visits.append(Visit(node, parent, scope, annotation))
-            self._enter(node, scope, certain, annotation)
+            if not isinstance(node, LEAVES):
+                self._enter(node, scope, certain, annotation)
         self._redistribute()
 
     def bindings(self) -> Iterator[tuple[Scope, str, Binding]]:

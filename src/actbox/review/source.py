@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import threading
 import warnings
 from dataclasses import dataclass
@@ -36,17 +37,28 @@ class Lines:
     def __init__(self, source: str) -> None:
         # As Python's own reader divides them: str.splitlines would also divide at a form feed.
         self._lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        # A line may be all of the program: it is looked at once, however often it is asked for.
+        self._shown: dict[int, str] = {}
+        self._starts: dict[int, list[int]] = {}
 
     def shown(self, line: int) -> str:
         """Return a line, without indentation and cut to what is of use; empty where there is no such line."""
-        return self._lines[line - 1].strip()[:_SHOWN] if 0 < line <= len(self._lines) else ""
+        if not 0 < line <= len(self._lines):
+            return ""
+        if line not in self._shown:
+            self._shown[line] = self._lines[line - 1].strip()[:_SHOWN]
+        return self._shown[line]
 
     def column(self, line: int, byte: int) -> int:
         """Return the column, in characters from 1, of an offset in UTF-8 bytes."""
         if byte <= 0 or line > len(self._lines):
             return 1
         text = self._lines[line - 1]
-        return byte + 1 if text.isascii() else len(text.encode()[:byte].decode(errors="ignore")) + 1
+        if text.isascii():
+            return byte + 1
+        if line not in self._starts:
+            self._starts[line] = [at for at, value in enumerate(text.encode()) if value & 0xC0 != 0x80]
+        return bisect.bisect_left(self._starts[line], byte) + 1
 
 
 def parse(program: Program) -> ast.Module | Unread:
