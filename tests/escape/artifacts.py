@@ -10,10 +10,14 @@ from typing import Any
 import actbox
 from actbox import Artifact, FileMount, Policy
 from actbox.sandbox.contract import closing
-from tests.escape.attempt import Group, Verdict, escaped_if, stopped, unproven
+from tests.escape.attempt import Bare, Group, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground, first_output
 
-GROUP = Group("artifacts and links")
+GROUP = Group(
+    "artifacts and links",
+    Bare.HOST_STOPS_IT,
+    harmful=frozenset(["give a hard link for an artifact", "have the host run a command behind a link"]),
+)
 
 
 def _leaves(what: str, code: str) -> None:
@@ -187,7 +191,7 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if("secret.txt" in result.stdout, result.stdout)
 
 
-@GROUP.function("put a link where a mount goes")
+@GROUP.function("put a link where a mount goes", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
     folder = Path(ground.things["host_folder"])
     victim, given = folder / "mounted-over", folder / "given"
@@ -219,7 +223,7 @@ def _in_a_mount(what: str, mode: str, code: str, got_out: Any) -> None:
         verdict = await ground.tries(box, "os.chdir('/data/given')\n" + code)
         return escaped_if(True, _tree(given)) if got_out(before, _tree(given)) else verdict
 
-    GROUP.function(what)(mounted)
+    GROUP.function(what, Bare.NOTHING_THERE)(mounted)
 
 
 def _tree(folder: Path) -> dict[str, tuple[int, int]]:

@@ -43,8 +43,11 @@ class Bare(Enum):
     """What an attempt does where nothing isolates. An attempt that gets through there proves its worth."""
 
     GETS_THROUGH = "gets through"
-    GETS_THROUGH_AS_ROOT = "gets through as root"
-    NOT_TRIED = "not tried: it could do harm to this machine, or there is nothing that it could get at"
+    GETS_THROUGH_AS_ROOT = "not tried: it gets through for root only"
+    HARMFUL = "not tried: it could do harm to this machine"
+    NOTHING_THERE = "not tried: where nothing isolates there need be nothing that it could get at"
+    """No wall, proxy, mount or pid 1 of a sandbox, or not what only some machines have."""
+    HOST_STOPS_IT = "not tried: what stops it is on the host's side, and the same on every engine"
 
 
 Function = Callable[["Ground"], Awaitable[Verdict]]
@@ -61,7 +64,7 @@ class Attempt:
     group: str
     what: str
     tries: str | Function
-    bare: Bare = Bare.NOT_TRIED
+    bare: Bare
     target: str = ""
     forkable_may: bool = False
 
@@ -73,29 +76,38 @@ class Attempt:
 
 @dataclass
 class Group:
-    """The attempts of one kind, in the order in which they are tried."""
+    """The attempts of one kind, in the order in which they are tried.
+
+    Of those that are added without a word about it, `harmful` are those that could do harm where nothing isolates, and
+    `bare` is what the others do there.
+    """
 
     name: str
+    bare: Bare
+    harmful: frozenset[str] = frozenset()
     attempts: list[Attempt] = field(default_factory=list)
 
-    def programs(self, table: Mapping[str, str], bare: Bare = Bare.NOT_TRIED, *, forkable_may: bool = False) -> None:
+    def programs(self, table: Mapping[str, str], bare: Bare | None = None, *, forkable_may: bool = False) -> None:
         """Add programs: what each tries, and its source, which runs after `program.PRELUDE`."""
         for what, code in table.items():
-            self.attempts.append(Attempt(self.name, what, code, bare, forkable_may=forkable_may))
+            self.attempts.append(Attempt(self.name, what, code, self._bare(what, bare), forkable_may=forkable_may))
 
-    def targets(self, table: Mapping[str, tuple[str, str]], bare: Bare = Bare.NOT_TRIED) -> None:
+    def targets(self, table: Mapping[str, tuple[str, str]], bare: Bare | None = None) -> None:
         """Add programs that are after a path of the host: what each tries, the path, and its source."""
         for what, (path, code) in table.items():
-            self.attempts.append(Attempt(self.name, what, code, bare, target=path))
+            self.attempts.append(Attempt(self.name, what, code, self._bare(what, bare), target=path))
 
-    def function(self, what: str, bare: Bare = Bare.NOT_TRIED) -> Callable[[Function], Function]:
+    def function(self, what: str, bare: Bare | None = None) -> Callable[[Function], Function]:
         """Add the decorated function."""
 
         def add(function: Function) -> Function:
-            self.attempts.append(Attempt(self.name, what, function, bare))
+            self.attempts.append(Attempt(self.name, what, function, self._bare(what, bare)))
             return function
 
         return add
+
+    def _bare(self, what: str, bare: Bare | None) -> Bare:
+        return bare or (Bare.HARMFUL if what in self.harmful else self.bare)
 
 
 def stopped(why: object = "") -> Verdict:

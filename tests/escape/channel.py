@@ -18,7 +18,7 @@ from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("channel and protocol")
+GROUP = Group("channel and protocol", Bare.HOST_STOPS_IT)
 
 FIND_CHANNEL = (
     "import os, stat, struct\n"
@@ -338,7 +338,7 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(answered > most or result.error is None, (answered, result.error))
 
 
-@GROUP.function("speak in the name of the guest that a command has replaced", Bare.NOT_TRIED)
+@GROUP.function("speak in the name of the guest that a command has replaced")
 async def _(ground: Ground) -> Verdict:
     box = await ground.open()
     body = json.dumps({"t": "done", "exit": 0, "value": "forged"}).encode()

@@ -20,7 +20,7 @@ from actbox import FileMount, Policy
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("dependency attacks")
+GROUP = Group("dependency attacks", Bare.HARMFUL)
 _SITE = "import sysconfig\nsite = sysconfig.get_paths()['purelib']\n"
 
 GROUP.programs(
@@ -100,7 +100,7 @@ _plants("give a .pth to a folder of sites", "site/planted.pth", "{python} -c 'im
 _plants("be a plug-in that pytest loads", "conftest.py", "{python} -m pytest -q . 2>&1 || {python} conftest.py")
 
 
-@GROUP.function("shadow modules that a later program imports", Bare.NOT_TRIED)
+@GROUP.function("shadow modules that a later program imports", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
     """In its own workspace it may; in another, and where programs are run alone, it must not."""
     box = await ground.open()
@@ -119,7 +119,7 @@ async def _(ground: Ground) -> Verdict:
     return await _spread(ground, box, first.success)
 
 
-@GROUP.function("be preloaded for everybody")
+@GROUP.function("be preloaded for everybody", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
     box = await ground.open(Policy(preload=("json", "planted_module")))
     await box.write_file("planted_module.py", _payload(ground).encode())
@@ -129,7 +129,7 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(_marked(ground) or seen.value is not False, (result.value, seen.value, seen.error))
 
 
-@GROUP.function("be a package of the host's that is changed in an overlay")
+@GROUP.function("be a package of the host's that is changed in an overlay", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
     package = Path(ground.things["host_folder"]) / "package"
     package.mkdir()
@@ -146,7 +146,7 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(changed or result.value is not True, (result.value, result.error))
 
 
-@GROUP.function("be a module in the folder from which the host was started")
+@GROUP.function("be a module in the folder from which the host was started", Bare.NOTHING_THERE)
 async def _(ground: Ground) -> Verdict:
     folder = Path(ground.things["host_folder"]) / "started-here"
     folder.mkdir()

@@ -4,7 +4,35 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("files")
+GROUP = Group(
+    "files",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "change the interpreter's library in memory that is shared",
+            "make shared memory of the library writable afterwards",
+            "open its own program to write it",
+            "write through a second name of a descriptor",
+            "punch a hole into the library",
+            "cut the library short",
+            "swap the library for a file of its own",
+            "remove the library",
+            "set an attribute on the interpreter",
+            "touch a device",
+            "change who may use a device",
+            "replace a device",
+            "write the interpreter's library",
+            "write a package",
+            "write /usr",
+            "write /etc/passwd",
+            "write a library to be preloaded everywhere",
+            "write the root",
+            "write the mount points",
+            "make the interpreter writable",
+            "own the interpreter",
+        ]
+    ),
+)
 
 
 def _reads(path: str) -> tuple[str, str]:

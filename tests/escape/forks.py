@@ -7,10 +7,10 @@ from pathlib import Path
 
 import actbox
 from actbox import FileMount, Policy
-from tests.escape.attempt import Group, NotApplicable, Verdict, escaped_if, stopped, unproven
+from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("forkable sessions")
+GROUP = Group("forkable sessions", Bare.NOTHING_THERE)
 _SETS = "{line.split(':')[0]: int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')}"
 
 _AS_ORIGIN_AND_AS_COPY = {

@@ -12,10 +12,10 @@ import struct
 from typing import Any
 
 from actbox import ActboxError, Tool, ToolError
-from tests.escape.attempt import Group, Verdict, escaped_if, unproven
+from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("tool-result injection")
+GROUP = Group("tool-result injection", Bare.HOST_STOPS_IT)
 
 
 def _frame(message: Any) -> bytes:

@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("kernel interfaces")
+GROUP = Group(
+    "kernel interfaces",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "load another kernel",
+            "load a kernel module",
+            "load a kernel module from memory",
+            "remove a kernel module",
+            "get at the ports of devices",
+            "adjust the clock",
+            "set the clock",
+            "switch accounting on",
+            "hang the terminals up",
+            "push input into a terminal",
+            "paste into the console",
+            "take a terminal as its own",
+            "change how a terminal's line is read",
+            "freeze a file system",
+            "make a file immutable",
+            "add to the kernel's randomness",
+            "write where core dumps go",
+            "write any switch of the kernel",
+            "press the magic keys",
+            "spare itself from the memory killer",
+            "open the physical memory",
+            "open the ports",
+        ]
+    ),
+)
 # Room for what a call may read or write, so that one that is let through finds its arguments in order.
 _BUFFER = "at = buffer(256)\n"
 

@@ -6,7 +6,7 @@ from actbox.sandbox.contract import closing
 from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, first_output
 
-GROUP = Group("information leaks")
+GROUP = Group("information leaks", Bare.NOTHING_THERE)
 
 # What is looked for is given backwards, or a program would find it in its own source.
 _SEARCH_OWN_MEMORY = (
@@ -150,7 +150,7 @@ async def _left_by_another(ground: Ground, leave: str, look: str) -> Verdict:
     return await ground.tries(box, look)
 
 
-def _between_runs(what: str, leave: str, look: str, bare: Bare = Bare.NOT_TRIED) -> None:
+def _between_runs(what: str, leave: str, look: str, bare: Bare | None = None) -> None:
     async def between(ground: Ground) -> Verdict:
         return await _left_by_another(ground, leave, look)
 
@@ -214,7 +214,7 @@ _between_runs(
 )
 
 
-@GROUP.function("see another guest's files and processes", Bare.NOT_TRIED)
+@GROUP.function("see another guest's files and processes")
 async def _(ground: Ground) -> Verdict:
     one, two = await ground.open(), await ground.open()
     await one.write_file("mine", b"x")

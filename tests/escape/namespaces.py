@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("namespaces")
+GROUP = Group(
+    "namespaces",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "put a child into another control group",
+            "shift its time",
+            "mount a tmpfs",
+            "mount proc",
+            "mount sysfs",
+            "mount the control groups",
+            "mount the workspace over the library",
+            "share mounts with others",
+            "make the root writable",
+            "unmount /proc",
+            "pivot the root",
+            "move a mount",
+            "change the attributes of a mount",
+            "change the host's name",
+            "change the host's domain",
+        ]
+    ),
+)
 
 GROUP.programs(
     {

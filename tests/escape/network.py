@@ -9,7 +9,29 @@ from actbox.sandbox.contract import closing
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if
 from tests.escape.ground import Ground, first_output
 
-GROUP = Group("network and DNS")
+GROUP = Group(
+    "network and DNS",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "connect to an address of the internet",
+            "connect to an address of the internet by IPv6",
+            "connect to a private address",
+            "send a datagram to everybody",
+            "send a datagram to a group",
+            "send a datagram to neighbours by IPv6",
+            "send a datagram out",
+            "resolve a name with a secret in it",
+            "stand between others' connections",
+            "replace the packet filter",
+            "load a protocol of its own",
+            "change an interface",
+            "add an address",
+            "add a route",
+            "ping",
+        ]
+    ),
+)
 
 
 def _opens(*what: str) -> str:

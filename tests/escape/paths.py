@@ -10,7 +10,11 @@ from actbox import FileMount, Policy, Program
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if
 from tests.escape.ground import Ground
 
-GROUP = Group("unicode and path tricks")
+GROUP = Group(
+    "unicode and path tricks",
+    Bare.HOST_STOPS_IT,
+    harmful=frozenset(["have the host run a command outside", "set a variable that changes how the guest starts"]),
+)
 
 GROUP.programs(
     {
@@ -37,7 +41,8 @@ GROUP.programs(
         "climb with backslashes": "refused(lambda: open('/workspace\\\\..\\\\..' + {host_file!r}).read())",
         "use the home folder of root": "refused(lambda: open(os.path.expanduser('~root') + '/.bashrc').read())",
         "use a path longer than there are": "refused(lambda: open('/' + './' * 5000 + {host_file!r}).read())",
-    }
+    },
+    Bare.NOTHING_THERE,
 )
 
 _OUTSIDE = (

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("privileges")
+GROUP = Group(
+    "privileges",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "make a set-user-id program of root's",
+            "give a program capabilities",
+        ]
+    ),
+)
 _SETS = "{line.split()[0]: int(line.split()[1], 16) for line in open('/proc/self/status') if line.startswith('Cap')}"
 _RUN = "import subprocess\nrun = lambda *words: subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout.strip()\n"
 

@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from tests.escape.attempt import Bare, Group
 
-GROUP = Group("processes")
+GROUP = Group(
+    "processes",
+    Bare.NOTHING_THERE,
+    harmful=frozenset(
+        [
+            "kill pid 1",
+            "stop pid 1",
+            "signal pid 1 by a descriptor",
+            "signal a thread of pid 1",
+            "signal a thread of pid 1 without its group",
+            "queue a signal for pid 1",
+            "queue a signal for a thread of pid 1",
+            "signal pid 1 by a number with a second half",
+            "interrupt pid 1 as the owner of a descriptor",
+            "leave pid 1 a child that interrupts it when it ends",
+            "put pid 1 into its own process group",
+            "signal every process",
+            "trace pid 1",
+            "seize pid 1",
+            "slow pid 1 down",
+            "slow all of the user's processes down",
+            "slow pid 1's reading down",
+            "choose pid 1's processor",
+            "let pid 1 run when nobody else does",
+            "limit pid 1",
+            "move pid 1's memory",
+            "free the memory of pid 1",
+            "run before everybody else",
+            "be more important than others",
+        ]
+    ),
+)
 _BUFFER = "at = buffer(64)\n"
 # The channel was made by the host, so its other end knows that process.
 _HOST_BY_ITS_SOCKET = (

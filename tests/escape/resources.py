@@ -7,10 +7,10 @@ from typing import Any
 
 from actbox import Completed, ErrorKind
 from actbox.sandbox.contract import closing
-from tests.escape.attempt import Group, Verdict, escaped_if, unproven
+from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, first_output
 
-GROUP = Group("resource exhaustion")
+GROUP = Group("resource exhaustion", Bare.HARMFUL)
 
 
 def _exhausts(what: str, code: str, *ended_by: ErrorKind, **limits: Any) -> None:

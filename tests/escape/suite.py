@@ -78,11 +78,15 @@ async def attack_forked(engine: str, attempts: Iterable[Attempt], things: dict[s
 async def attack_bare(engine: str, attempts: Iterable[Attempt], things: dict[str, Any]) -> list[Finding]:
     """Make those attempts on an engine that isolates nothing which are harmless and must get through there."""
     ground = ground_of(engine, things)
-    not_tried = Verdict(Outcome.NOT_APPLICABLE, Bare.NOT_TRIED.value)
     async with one_box(ground) as box:
         fresh = Fresh(ground, box)
         return [
-            Finding(attempt, await fresh.attempt(attempt) if gets_through_bare(attempt) else not_tried)
+            Finding(
+                attempt,
+                await fresh.attempt(attempt)
+                if gets_through_bare(attempt)
+                else Verdict(Outcome.NOT_APPLICABLE, attempt.bare.value),
+            )
             for attempt in attempts
         ]
 

@@ -10,10 +10,10 @@ import sys
 
 from actbox import Output
 from actbox.cli.terminal import TerminalText
-from tests.escape.attempt import Group, Verdict, escaped_if, unproven
+from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground
 
-GROUP = Group("terminal escapes")
+GROUP = Group("terminal escapes", Bare.HOST_STOPS_IT)
 _MARK = "END-OF-IT"
 # All that may reach a terminal: printable text, newline, tab, and sequences that only colour (SGR).
 _HARMLESS = re.compile(r"(?:[^\x00-\x1f\x7f-\x9f\ud800-\udfff]|[\n\t]|\x1b\[[0-9;:]*m)*")

@@ -18,7 +18,7 @@ from tests.escape.attempt import Attempt, Bare, NotApplicable, Outcome
 from tests.escape.ground import Fresh, one_box
 from tests.escape.host_things import host_things
 from tests.escape.registry import ATTEMPTS, GROUPS
-from tests.escape.suite import attack_bare, attack_forked, gets_through_bare, ground_of
+from tests.escape.suite import attack_bare, attack_forked, attack_fresh, gets_through_bare, ground_of
 
 ISOLATING = [name for name in actbox.ENGINES if (found := engine_check(name)).traits is None or found.traits.isolated]
 BARE = [name for name in actbox.ENGINES if name not in ISOLATING]
@@ -72,6 +72,34 @@ async def test_the_attempts_get_through_where_nothing_isolates(group: str, engin
     bad = [(f.attempt.what, f.verdict) for f in findings if f.verdict.outcome in (Outcome.STOPPED, Outcome.UNPROVEN)]
     assert bad == []
     assert any(f.verdict.outcome is Outcome.ESCAPED for f in findings)
+
+
+# What is said of these is checked: it is not the walls that stop them.
+@pytest.mark.parametrize("engine", BARE)
+@pytest.mark.parametrize("group", sorted({attempt.group for attempt in ATTEMPTS if attempt.bare is Bare.HOST_STOPS_IT}))
+async def test_what_the_host_stops_is_stopped_where_nothing_isolates(
+    group: str, engine: str, things: dict[str, Any]
+) -> None:
+    chosen = [attempt for attempt in ATTEMPTS if attempt.group == group and attempt.bare is Bare.HOST_STOPS_IT]
+    findings = await attack_fresh(engine, chosen, things)
+    assert [(f.attempt.what, f.verdict) for f in findings if f.verdict.outcome is not Outcome.STOPPED] == []
+
+
+def test_what_is_not_tried_where_nothing_isolates_says_why() -> None:
+    reasons = Counter(attempt.bare for attempt in ATTEMPTS)
+    assert min(reasons[bare] for bare in (Bare.HARMFUL, Bare.NOTHING_THERE, Bare.HOST_STOPS_IT)) > 50
+    for bare in set(Bare) - {Bare.GETS_THROUGH}:
+        assert bare.value.startswith("not tried: ")
+    for group in GROUPS:
+        # A name that no attempt has would leave the attempt that was meant without its reason.
+        assert group.harmful <= {attempt.what for attempt in group.attempts if attempt.bare is Bare.HARMFUL}
+
+
+async def test_the_reason_is_told_of_each_attempt_that_is_not_tried(things: dict[str, Any]) -> None:
+    chosen = [attempt for attempt in ATTEMPTS if not gets_through_bare(attempt)]
+    findings = await attack_bare(BARE[0], chosen, things)
+    assert {finding.verdict.outcome for finding in findings} == {Outcome.NOT_APPLICABLE}
+    assert [finding.verdict.why for finding in findings] == [attempt.bare.value for attempt in chosen]
 
 
 def test_there_are_hundreds_of_attempts_and_each_is_told_from_the_others() -> None:
