@@ -71,7 +71,7 @@ def _blocked(findings: list[Finding]) -> ErrorInfo:
 
 def _listed(findings: list[Finding]) -> Iterable[str]:
     shown = [f"line {finding.line}: {finding.rule}: {_cut(finding.message)}" for finding in findings[:MOST_FINDINGS]]
-    more = len(findings) - len(shown)
+    more = sum(finding.stands_for for finding in findings[MOST_FINDINGS:])
     return [*shown, f"and {more:,} more"] if more else shown
 
 

@@ -15,7 +15,8 @@ class Finding:
 
     `subject` is what the finding is about: a module, a function by its full name whatever the program calls it, a path,
     a tool; it is empty where there is no such thing. `line` and `column` count from 1, columns in characters.
-    `source` is that line of the program without indentation, cut to 200 characters.
+    `source` is that line of the program without indentation, cut to 200 characters. `stands_for` is above 1 where there
+    are too many findings to list: it is how many this one is there for, of the same verdict.
     """
 
     rule: str
@@ -25,6 +26,7 @@ class Finding:
     message: str
     subject: str = ""
     source: str = ""
+    stands_for: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -36,6 +38,7 @@ class Finding:
             "message": self.message,
             "subject": self.subject,
             "source": self.source,
+            "stands_for": self.stands_for,
         }
 
 
@@ -62,7 +65,8 @@ class ToolCall:
 class Review:
     """The findings about one program, in the order of its lines, and the rules that judge them.
 
-    Where there are very many the last one stands for those that are not listed; they were chosen by these rules.
+    Where there are very many the last one, of each verdict, stands for those that are not listed; they were chosen by
+    these rules.
     """
 
     findings: tuple[Finding, ...]

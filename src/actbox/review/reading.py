@@ -38,8 +38,8 @@ def review(program: Program | str, rules: Rules | None = None, *, tools: Tools =
     `tools` are those of the run, as `tool_calls` takes them. Source that does not parse is a finding (`syntax`), and so
     is what is not Python, too large or too involved (`not-read`); nothing is raised for any source. It is read by the
     grammar of the Python that this runs on. Of more than a thousand findings those are listed that `rules` judge most
-    strictly, and the last one says how many more there are of which rules; the verdict is that on all of them. This is
-    advice on top of isolation, never instead of it.
+    strictly, and the last one (of each verdict) says how many more there are of which rules; the verdict is that on all
+    of them. This is advice on top of isolation, never instead of it.
     """
     rules = rules or Rules()
     return Review(_Reading(_as_program(program), tools).findings(rules), rules)
@@ -83,7 +83,7 @@ class _Reading:
             for number, ((rule, line, column, subject), message) in enumerate(self._found.items())
         ]
         listed, others = select(found, rules)
-        return tuple(self._finding(place) for place in (*listed, *([others] if others else [])))
+        return tuple(self._finding(place) for place in (*listed, *others))
 
     def _finding(self, place: Place) -> Finding:
         return Finding(
@@ -94,6 +94,7 @@ class _Reading:
             message=place.message,
             subject=place.subject,
             source=self._lines.shown(place.line),
+            stands_for=place.stands_for,
         )
 
     def _read(self, tree: ast.Module, program: Program, tools: Mapping[str, str]) -> None:
