@@ -17,7 +17,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
@@ -27,7 +27,7 @@ from actbox.tools import Toolset
 
 from .channel.calls import ToolCalls
 from .channel.link import Link
-from .channel.messages import Call, Done, parse
+from .channel.messages import Call, Done
 from .clock import WallClock
 from .ending import Ending, Stop
 from .guest import wire
@@ -208,9 +208,10 @@ class Run:
         """Take in the last that the guest, of which nothing is left, has said."""
         if self._ending is not None:  # the run was over before its guest was
             return
-        if self._link is not None:
-            self._link.drain()
-        self._finish(ending)
+        if self._link is not None and self._stop is None:  # else nothing of it would count
+            self._link.drain(lambda: self._finish(ending))
+        else:
+            self._finish(ending)
 
     def _finish(self, ending: Ending) -> None:
         """The run is over, with what is known now of its guest."""
@@ -314,8 +315,8 @@ class Run:
             os.close(stream.descriptor)
             self._say(stream, stream.decoder.decode(b"", final=True))
 
-    def on_message(self, raw: dict[str, Any], size: int) -> None:
-        """Take in a message of the guest's."""
+    def on_message(self, message: Call | Done, size: int, weight: int) -> None:
+        """Take in a message of the guest's, which had `size` bytes, and may take `weight` bytes of memory."""
         if self._stop is not None and self._stop.kind is ErrorKind.PROTOCOL:
             return  # it came together with nonsense
         for stream in self._streams:  # what was printed before the message comes before it
@@ -323,9 +324,8 @@ class Run:
         try:
             if self._done is not None:
                 raise wire.ProtocolError("a message after the result")
-            message = parse(raw)
             if isinstance(message, Call):
-                self._calls.start(message, size)
+                self._calls.start(message, size, weight)
                 return
             if message.run != self._number:
                 raise wire.ProtocolError("the result of another run")

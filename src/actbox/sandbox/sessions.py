@@ -32,7 +32,7 @@ from actbox.tools import Toolset
 
 from .artifacts import OutputFolder
 from .channel.link import Link
-from .channel.messages import Done
+from .channel.messages import Call, Done
 from .contract import Session, Tools
 from .ending import Ending, Stop
 from .files import WorkspaceFiles
@@ -326,9 +326,9 @@ class _LiveGuest:
         self.link.close()
         self._left()
 
-    def _on_message(self, message: dict[str, Any], size: int) -> None:
+    def _on_message(self, message: Call | Done, size: int, weight: int) -> None:
         if self.run is not None:
-            self.run.on_message(message, size)
+            self.run.on_message(message, size, weight)
 
     def _on_lost(self, error: wire.ProtocolError | None) -> None:
         if self.run is not None:

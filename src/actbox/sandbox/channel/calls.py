@@ -62,6 +62,8 @@ class ToolCalls:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ids: set[int] = set()
         self._pending_bytes = 0
+        self._asked_bytes = 0
+        """Of them, what calls weigh about which somebody is asked."""
         self._over = False
         self._questions = Questions(toolset, program, clock, MESSAGES_HELD * max_bytes, emit, self._limit_flow)
 
@@ -70,8 +72,11 @@ class ToolCalls:
         self._link = link
         link.on_drained = self._limit_flow
 
-    def start(self, call: Call, size: int) -> None:
-        """Begin to answer a call whose message had `size` bytes. Raises `ProtocolError` for an id that was used."""
+    def start(self, call: Call, size: int, weight: int) -> None:
+        """Begin to answer a call whose message had `size` bytes, and which may take `weight` bytes of memory.
+
+        Raises `ProtocolError` for an id that was used.
+        """
         if self._over:
             return
         if call.id in self._ids:
@@ -83,15 +88,15 @@ class ToolCalls:
             return
         self.count += 1
         self._ids.add(call.id)
-        task = _begin(self._answer(call, size))
+        task = _begin(self._answer(call, weight))
         if task.done():
             self._look_at(task)
             if self._link is not None and self._link.backlog_bytes:  # a guest that does not take answers gets no more
                 self._limit_flow()
             return
         self._tasks.add(task)
-        self._pending_bytes += size
-        task.add_done_callback(functools.partial(self._forget, size))
+        self._pending_bytes += weight
+        task.add_done_callback(functools.partial(self._forget, weight))
         self._limit_flow()
 
     def withdraw(self) -> None:
@@ -105,7 +110,7 @@ class ToolCalls:
         for task in self._tasks:
             task.cancel()
 
-    async def _answer(self, call: Call, size: int) -> None:
+    async def _answer(self, call: Call, weight: int) -> None:
         in_a_run.set(True)
         tool = self._toolset.get(call.tool)
         prepared: PreparedCall | None = None
@@ -118,7 +123,7 @@ class ToolCalls:
             except ToolError as failure:  # a call that cannot be made is nothing to ask about
                 error = str(failure)
             else:
-                refusal = await self._refusal(call, tool, prepared, size)
+                refusal = await self._refusal(call, tool, prepared, weight)
                 if refusal is not None:
                     self._send(self._error_frame(call, refusal, refused=True))
                     return
@@ -148,14 +153,18 @@ class ToolCalls:
         self._emit(ToolFinished(call.id, call.tool, value, error, (time.perf_counter() - started) * 1000))
         self._send(frame)
 
-    async def _refusal(self, call: Call, tool: Tool, prepared: PreparedCall, size: int) -> str | None:
+    async def _refusal(self, call: Call, tool: Tool, prepared: PreparedCall, weight: int) -> str | None:
         """Have the call approved; return why it was not."""
+        self._asked_bytes += weight
         try:
-            decision = await self._questions.ask(call, tool, prepared, size)
+            # However many values it has: as many calls may wait as messages of the greatest length.
+            decision = await self._questions.ask(call, tool, prepared, min(weight, self._max_bytes))
         except asyncio.CancelledError:
             if self._over:
                 raise
             return f"the call of {tool.name!r} was not made: the run is being ended"
+        finally:
+            self._asked_bytes -= weight
         if decision.approved:
             return None
         how = "was not approved in time" if decision.cause == "timeout" else "was refused"
@@ -178,9 +187,9 @@ class ToolCalls:
             self._on_budget("tool_bytes")
         return self._bytes_left >= 0
 
-    def _forget(self, size: int, task: asyncio.Task[None]) -> None:
+    def _forget(self, weight: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._pending_bytes -= size
+        self._pending_bytes -= weight
         self._look_at(task)
         self._limit_flow()
 
@@ -192,7 +201,7 @@ class ToolCalls:
         if self._link is None or self._over:  # a session's next run may have the link already
             return
         # Calls that wait for approval do not count: they have a bound of their own, and must not hold up the others.
-        held_bytes = self._pending_bytes - self._questions.held_bytes + self._link.backlog_bytes
+        held_bytes = self._pending_bytes - self._asked_bytes + self._link.backlog_bytes
         if len(self._tasks) - len(self._questions) >= MAX_CALLS_AT_ONCE or held_bytes > MESSAGES_HELD * self._max_bytes:
             self._link.pause()
         else:

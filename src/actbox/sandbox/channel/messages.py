@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ _GUEST_KINDS = frozenset(
 )
 _MAX_FORMS = 32
 _MAX_LINE = 2**31
+# So much of a value is looked at in one step.
+_STEP_VALUES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,17 @@ class Done:
 
 def parse(message: dict[str, Any]) -> Call | Done:
     """Return what a message says. Raises `ProtocolError` for an unknown kind, or a field unknown or of a wrong type."""
+    steps = parse_in_steps(message)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            parsed: Call | Done = end.value
+            return parsed
+
+
+def parse_in_steps(message: dict[str, Any]) -> Generator[None, None, Call | Done]:
+    """Return what `parse` returns, with a yield after each step. Raises `ProtocolError`."""
     fields = _Fields(message)
     kind = fields.take("t", str)
     if kind == "call":
@@ -71,9 +85,11 @@ def parse(message: dict[str, Any]) -> Call | Done:
         cpu_ms = fields.take("cpu_ms", (int, float), 0.0)
         if not 0 <= cpu_ms < 1e12:  # before it is made a fraction, which not every integer can be
             raise ProtocolError("a result with usage out of bounds")
+        value = fields.take("value", object, None)
+        yield from _check_plain(value)
         done = Done(
             exit_code=fields.take("exit", int),
-            value=_plain(fields.take("value", object, None)),
+            value=value,
             value_text=fields.take("text", str, None),
             forms=_forms(fields.take("forms", dict, {})),
             error=_error(fields.take("error", dict, None)),
@@ -91,18 +107,20 @@ def parse(message: dict[str, Any]) -> Call | Done:
     raise ProtocolError(f"a message of an unknown kind {kind[:40]!r}")
 
 
-def _plain(value: Any) -> Any:
-    """Return a value if all of it can be written as JSON again: no bytes, no NaN, no infinity."""
-    left = [value]
+def _check_plain(value: Any) -> Generator[None, None, None]:
+    """Refuse, in steps, a value that cannot be written as JSON again: with bytes, NaN or infinity in it."""
+    left: list[Any] = [[value]]
+    work = 0
     while left:
-        item = left.pop()
-        if isinstance(item, dict):
-            left.extend(item.values())
-        elif isinstance(item, list):
-            left.extend(item)
-        elif isinstance(item, bytes) or (isinstance(item, float) and not math.isfinite(item)):
-            raise ProtocolError("a result whose value is not JSON")
-    return value
+        holder = left.pop()
+        for item in holder.values() if isinstance(holder, dict) else holder:
+            work += 1
+            if work % _STEP_VALUES == 0:
+                yield
+            if isinstance(item, (dict, list)):
+                left.append(item)
+            elif isinstance(item, bytes) or (isinstance(item, float) and not math.isfinite(item)):
+                raise ProtocolError("a result whose value is not JSON")
 
 
 def _forms(given: dict[str, Any]) -> dict[str, str | bytes]:

@@ -10,22 +10,28 @@ from __future__ import annotations
 import json
 import re
 import struct
+from itertools import accumulate
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 _HEADER = struct.Struct("!II")
 _MARK = "\0"
 # Python's own default (`sys.int_info.default_max_str_digits`); a program may have switched it off for itself.
 MAX_DIGITS = 4300
-# An empty object takes 64 bytes of memory and 3 of text.
+# What one message may have of values, and as how many of them a list or an object counts: `[],` is three bytes of text,
+# and takes eighty of memory and as much time as ten numbers.
 MAX_VALUES = 2_000_000
+VALUES_OF_A_CONTAINER = 10
 # Texts are told from the rest in parts of so many characters, so that a hostile message takes little more memory.
 _PART = 1 << 20
 # Before CPython 3.12 each level of JSON takes from the program's own stack of calls.
 MAX_DEPTH = 200
-_NO_BRACKETS = re.compile(r"[^\[\]{}]+")
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_DEEPER = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+# So many values are looked at in one step of putting blobs in their places.
+_STEP_VALUES = 20_000
 # What a message may have on top of what it carries.
 ENVELOPE_BYTES = 65536
 # From the first digit on only: from each it would take thousands of times as long.
@@ -54,7 +60,10 @@ def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
     if is_too_deep(text):
         raise ValueError("values nested more than %d deep" % MAX_DEPTH)
     if has_too_many_values(text):
-        raise ValueError("more than %d values in one message; give large data as text or bytes" % MAX_VALUES)
+        raise ValueError(
+            "more than %d values in one message, where a list or an object counts as %d; "
+            "give large data as text or bytes" % (MAX_VALUES, VALUES_OF_A_CONTAINER)
+        )
     body = text.encode("ascii")
     if len(body) + len(blobs) > max_bytes:
         raise MessageTooLong("a message of %d bytes; the limit is %d" % (len(body) + len(blobs), max_bytes))
@@ -72,19 +81,6 @@ def _lift(value: Any, pieces: List[bytes]) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [_lift(item, pieces) for item in value]
-    return value
-
-
-def _lower(value: Any, pieces: List[bytes]) -> Any:
-    if isinstance(value, dict):
-        if len(value) == 1 and _MARK in value:
-            index = value[_MARK]
-            if type(index) is not int or not 0 <= index < len(pieces):
-                raise ProtocolError("a message names a blob that it does not carry")
-            return pieces[index]
-        return {key[1:] if key.startswith(_MARK) else key: _lower(item, pieces) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_lower(item, pieces) for item in value]
     return value
 
 
@@ -107,19 +103,21 @@ def has_too_many_values(text: str) -> bool:
 
 
 def _count_values(text: str) -> int:
-    return text.count(",") + text.count("[") + text.count("{")
+    return text.count(",") + VALUES_OF_A_CONTAINER * (text.count("[") + text.count("{"))
 
 
 def is_too_deep(text: str) -> bool:
     """Return whether JSON text is nested so deeply that some Python could not read it back."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
-    brackets = "".join(_NO_BRACKETS.sub("", part) for part in _outside_texts(text))
-    for _ in range(MAX_DEPTH):  # each round takes away what is innermost
-        brackets = brackets.replace("[]", "").replace("{}", "")
-        if not brackets:
-            return False
-    return True
+    depth = 0
+    for part in _outside_texts(text):
+        brackets = part.encode("ascii", "replace").translate(None, NO_BRACKETS)
+        depths = list(accumulate(map(_DEEPER.__getitem__, brackets), initial=depth))
+        if max(depths) > MAX_DEPTH:
+            return True
+        depth = depths[-1]
+    return False
 
 
 def _outside_texts(text: str) -> Iterator[str]:
@@ -143,43 +141,60 @@ def _refuse_long(digits: str) -> int:
 
 
 class FrameReader:
-    """Turns received bytes into messages; refuses a frame by its header, before its body takes memory."""
+    """Turns received bytes into frames and messages; refuses a frame by its header, before its body takes memory."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
         self._need = _HEADER.size
         self.size = 0
-        """How many bytes the message had that `feed` yielded last."""
+        """How many bytes the frame had that was taken last."""
+
+    def receive(self, data: bytes) -> None:
+        """Add what was received."""
+        self._buffer += data
+
+    def take(self) -> Optional[Tuple[bytes, bytes]]:
+        """Return the JSON and the blobs of the next frame, if it is complete.
+
+        Raises `MessageTooLong`; the reader is of no use after that.
+        """
+        buffer = self._buffer
+        if len(buffer) < self._need:
+            return None
+        text_length, blob_length = _HEADER.unpack_from(buffer)
+        if text_length + blob_length > self._max_bytes:
+            raise MessageTooLong(
+                "a message of %d bytes; the limit is %d" % (text_length + blob_length, self._max_bytes)
+            )
+        start = _HEADER.size + text_length
+        end = start + blob_length
+        if len(buffer) < end:
+            self._need = end
+            return None
+        with memoryview(buffer) as view:
+            text, blobs = bytes(view[_HEADER.size : start]), bytes(view[start:end])
+        del buffer[:end]
+        self._need = _HEADER.size
+        self.size = end
+        return text, blobs
 
     def feed(self, data: bytes) -> Iterator[Dict[str, Any]]:
         """Yield every message that is complete now. Raises `ProtocolError`; the reader is of no use after that."""
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= self._need:
-            text_length, blob_length = _HEADER.unpack_from(buffer)
-            if text_length + blob_length > self._max_bytes:
-                raise MessageTooLong(
-                    "a message of %d bytes; the limit is %d" % (text_length + blob_length, self._max_bytes)
-                )
-            end = _HEADER.size + text_length + blob_length
-            if len(buffer) < end:
-                self._need = end
-                return
-            text = bytes(buffer[_HEADER.size : _HEADER.size + text_length])
-            blobs = bytes(buffer[_HEADER.size + text_length : end])
-            del buffer[:end]
-            self._need = _HEADER.size
-            self.size = end
-            yield _decode(text, blobs)
+        self.receive(data)
+        frame = self.take()
+        while frame is not None:
+            yield decode(*frame)
+            frame = self.take()
 
     @property
     def pending(self) -> int:
-        """Bytes received of a message that is not complete."""
+        """Bytes received that have not been taken."""
         return len(self._buffer)
 
 
-def _decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
+def decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
+    """Return the message of one frame, at once. Raises `ProtocolError`."""
     try:
         decoded = text.decode("utf-8")
         if has_too_many_values(decoded):
@@ -191,21 +206,63 @@ def _decode(text: bytes, blobs: bytes) -> Dict[str, Any]:
         raise ProtocolError("a message is not JSON: %s" % error) from None
     if type(message) is not dict:
         raise ProtocolError("a message is not a JSON object")
+    for _ in place_blobs(message, blobs):
+        pass
+    return message
+
+
+def place_blobs(message: Dict[str, Any], blobs: bytes) -> Iterator[None]:
+    """Put a message's blobs where it names them, in steps that each look at a bounded number of values.
+
+    Raises `ProtocolError`.
+    """
     sizes = message.pop("blobs", None)
     if sizes is None:
         if blobs:
             raise ProtocolError("a message carries blobs that it does not list")
-        return message
-    if type(sizes) is not list or not all(type(size) is int and size >= 0 for size in sizes):
+        return
+    if type(sizes) is not list or len(sizes) > MAX_VALUES // VALUES_OF_A_CONTAINER:
+        raise ProtocolError("a message's list of blobs makes no sense")
+    if not set(map(type, sizes)) <= {int} or min(sizes, default=0) < 0:
         raise ProtocolError("a message's list of blobs makes no sense")
     if sum(sizes) != len(blobs):
         raise ProtocolError("a message's blobs do not have the sizes that it lists")
-    pieces, start = [], 0
+    if len(message) == 1 and _MARK in message:
+        raise ProtocolError("a message is nothing but a blob")
+    pieces: List[bytes] = []
+    start = 0
     for size in sizes:
         pieces.append(blobs[start : start + size])
         start += size
-    try:
-        lowered: Dict[str, Any] = _lower(message, pieces)
-    except RecursionError:
-        raise ProtocolError("a message is nested too deeply") from None
-    return lowered
+        if len(pieces) % _STEP_VALUES == 0:
+            yield
+    left: List[Any] = [message]
+    work = 0
+    while left:
+        holder = left.pop()
+        marked = False
+        for place, value in holder.items() if type(holder) is dict else enumerate(holder):
+            work += 1
+            if work % _STEP_VALUES == 0:
+                yield
+            if type(place) is str and place.startswith(_MARK):
+                marked = True
+            if type(value) is dict and len(value) == 1 and _MARK in value:
+                holder[place] = _blob(value[_MARK], pieces)
+            elif type(value) is dict or type(value) is list:
+                left.append(value)
+        if marked:
+            unmarked = {}
+            for key, value in holder.items():
+                work += 1
+                if work % _STEP_VALUES == 0:
+                    yield
+                unmarked[key[1:] if key.startswith(_MARK) else key] = value
+            holder.clear()
+            holder.update(unmarked)
+
+
+def _blob(index: Any, pieces: List[bytes]) -> bytes:
+    if type(index) is not int or not 0 <= index < len(pieces):
+        raise ProtocolError("a message names a blob that it does not carry")
+    return pieces[index]
