@@ -6,6 +6,8 @@ frame that breaks the rules must end the run with `PROTOCOL`, and nothing of it 
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import struct
@@ -14,7 +16,9 @@ from typing import Any
 
 import actbox
 from actbox import ErrorKind, Program, Session
-from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE
+from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE, MESSAGES_HELD
+from actbox.sandbox.channel.decoding import STEP_BYTES
+from actbox.sandbox.guest.wire import MAX_VALUES, VALUES_OF_A_CONTAINER
 from tests.escape.attempt import Bare, Group, Verdict, escaped_if, stopped, unproven
 from tests.escape.ground import Ground
 
@@ -75,6 +79,17 @@ _BREAKS_THE_RULES = {
     "send more values than a message may have": (
         'write(frame(b\'{"t":"done","exit":0,"value":[\' + b\'{},\' * 2_100_000 + b\'1]}\'))'
     ),
+    "send more empty lists than a message may have": (
+        'write(frame(b\'{"t":"done","exit":0,"value":[\' + b\'[],\' * 200_000 + b\'1]}\'))'
+    ),
+    "send a million brackets, none of them too deep": (
+        "body = b','.join([b'[' * 150 + b']' * 150] * 6500)\n"
+        'write(frame(b\'{"t":"call","id":1,"tool":"nothing","args":{"x":[\' + body + b\']}}\'))'
+    ),
+    "send a large result whose value is not a number": (
+        'write(frame(b\'{"t":"done","exit":0,"value":[\' + b\'1,\' * 200_000 + b\'NaN]}\'))'
+    ),
+    "send a message that is nothing but a blob": ("write(frame(b'{\"\\\\u0000\":0,\"blobs\":[1]}', b'x'))"),
     "send a message without a kind": _json(exit=0),
     "send a message of the host's": _json(t="run", code="1"),
     "send a message to pid 1": _json(t="adopt", number=1, pid=1),
@@ -336,6 +351,74 @@ async def _(ground: Ground) -> Verdict:
     # has been stopped, what it asked for last is not done any more. Before CPython 3.12 no call is answered at once.
     most = 100 if sys.version_info >= (3, 12) else MAX_CALLS_AT_ONCE + 100
     return escaped_if(answered > most or result.error is None, (answered, result.error))
+
+
+# As many empty lists as a message may have.
+_LARGE = f"body = b'[' + b'[],' * {MAX_VALUES // (VALUES_OF_A_CONTAINER + 1) - 100} + b'1]'\n"
+
+
+@GROUP.function("have the host hold more values than their text is long")
+async def _(ground: Ground) -> Verdict:
+    begun = 0
+
+    async def hold(values: list[Any]) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(60)
+
+    box = await ground.open()
+    result = await box.run(
+        FIND_CHANNEL + _LARGE + "for n in range(1, 61):\n"
+        '    write(frame(b\'{"t":"call","id":%d,"tool":"hold","args":{"values":%s}}\' % (n, body)))',
+        tools=[hold],
+        timeout=4,
+    )
+    # The text of all is half of what may be held here; as values they take more than ten times as much.
+    if not begun:
+        return unproven(result.error)
+    return escaped_if(begun > 2 * MESSAGES_HELD or result.error is None, (begun, result.error))
+
+
+@GROUP.function("keep the host from other sandboxes with large messages")
+async def _(ground: Ground) -> Verdict:
+    turns = 0
+    between: list[int] = []
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def take(values: list[Any]) -> None:
+        between.append(turns)
+
+    box, other = await ground.open(), await ground.open()
+    counting = asyncio.create_task(count_turns())
+    running = asyncio.create_task(
+        box.run(
+            FIND_CHANNEL + _LARGE + "for n in range(1, 31):\n"
+            '    write(frame(b\'{"t":"call","id":%d,"tool":"take","args":{"values":%s}}\' % (n, body)))\n'
+            "    os.read(channel, 65536)",
+            tools=[take],
+            timeout=60,
+        )
+    )
+    try:
+        while not between and not running.done():
+            await asyncio.sleep(0)
+        value = (await other.run("6 * 7")).value
+        answered_before = len(between)
+        result = await running
+    finally:
+        counting.cancel()
+        running.cancel()
+    if len(between) < 30:
+        return unproven((len(between), result.error))
+    # Each message is several steps long, and the event loop has a turn after each.
+    fewest = min(after - before for before, after in itertools.pairwise(between))
+    steps = 3 * (MAX_VALUES // (VALUES_OF_A_CONTAINER + 1)) // STEP_BYTES
+    return escaped_if(value != 42 or answered_before == 30 or fewest < steps, (value, answered_before, fewest))
 
 
 @GROUP.function("speak in the name of the guest that a command has replaced")

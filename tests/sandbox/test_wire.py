@@ -67,6 +67,7 @@ def test_a_long_frame_is_refused_by_its_header() -> None:
         (b'{"blobs":[2,-1]}', b"x"),
         (b'{"blobs":"x"}', b"x"),
         (b'{"blobs":[true]}', b"x"),
+        (b'{"blobs":[1],"\\u0000":0}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":1}}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":-1}}', b"x"),
         (b'{"blobs":[1],"a":{"\\u0000":"0"}}', b"x"),
@@ -108,6 +109,26 @@ def test_looking_for_values_takes_time_and_memory_by_the_length_of_a_message_wha
     finally:
         tracemalloc.stop()
     assert not wire.has_too_many_values('["' + "," * (wire.MAX_VALUES + 1) + '\\",\\\\", 1]')
+
+
+def test_a_list_or_an_object_counts_as_several_values() -> None:
+    most = wire.MAX_VALUES // (wire.VALUES_OF_A_CONTAINER + 1)
+    for one in ("[]", "{}"):
+        assert not wire.has_too_many_values("[" + ",".join([one] * (most - 2)) + "]")
+        assert wire.has_too_many_values("[" + ",".join([one] * (most + 2)) + "]")
+    assert not wire.has_too_many_values("[" + ",".join(["1"] * (wire.MAX_VALUES - 20)) + "]")
+    with pytest.raises(ValueError, match="a list or an object counts as 10"):
+        wire.encode({"a": [[]] * (most + 2)}, 10**8)
+
+
+def test_depth_is_counted_outside_of_texts_and_across_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(depth: int) -> str:
+        return "[" * depth + ",".join(['{"[[[": "]"}'] * 300) + "]" * depth
+
+    for size in (7, 64, 1 << 20):
+        monkeypatch.setattr(wire, "_PART", size)
+        assert not wire.is_too_deep(nested(wire.MAX_DEPTH - 1))
+        assert wire.is_too_deep(nested(wire.MAX_DEPTH))
 
 
 def test_what_stands_in_texts_is_told_from_what_does_not_across_parts(monkeypatch: pytest.MonkeyPatch) -> None:
