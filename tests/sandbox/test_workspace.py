@@ -278,3 +278,14 @@ def test_names_that_are_no_text_are_listed_and_can_be_used(workspace: Workspace,
     assert workspace.read(entry.path) == b"x"
     workspace.remove(entry.path, False)
     assert os.listdir(folder) == []
+
+
+def test_a_file_is_read_up_to_as_much_as_is_wanted_however_much_that_is(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content := os.urandom(2**25 + 5))
+    folder = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        assert read_regular(folder, "a") == content
+        for most in (0, 1, 2**24, 2**24 + 1, 2**25 + 4, 2**25 + 5, 2**50):
+            assert read_regular(folder, "a", most) == content[:most]
+    finally:
+        os.close(folder)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_modes
+from io import FileIO
 
 # Not to wait for the other end of a named pipe that a guest put where a file should be.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_PIECE_BYTES = 2**24
 
 
 def read_regular(folder: int, name: str, most: int | None = None) -> bytes:
@@ -19,4 +22,13 @@ def read_regular(folder: int, name: str, most: int | None = None) -> bytes:
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         if not stat_modes.S_ISREG(mode):
             raise OSError(errno.EINVAL, "is not a regular file")
-        return file.readall() if most is None else file.read(most)
+        return file.readall() if most is None else _up_to(most, file)
+
+
+def _up_to(most: int, file: FileIO) -> bytes:
+    # Not at once: memory for as much as is asked for would be taken, and more than 2 GiB one call does not read.
+    pieces = []
+    while most > 0 and (piece := file.read(min(most, _PIECE_BYTES))):
+        pieces.append(piece)
+        most -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
