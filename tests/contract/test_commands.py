@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
@@ -113,3 +114,14 @@ async def test_commands_that_make_no_sense_are_refused(box: Sandbox, command: ob
 async def test_variables_that_make_no_sense_are_refused(box: Sandbox, variables: dict[str, str]) -> None:
     with pytest.raises(InvalidValue, match="variable"):
         await box.execute("true", env=variables)
+
+
+async def test_an_installer_without_a_network_says_so_and_is_not_waited_for(isolated_box: Sandbox) -> None:
+    if importlib.util.find_spec("pip") is None:
+        pytest.fail("pip is needed in the environment of the tests")
+    result = await isolated_box.execute([sys.executable, "-m", "pip", "install", "no-such-package"])
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.EXIT
+    assert "Failed to establish a new connection" in result.stderr
+    variables = await isolated_box.execute("echo $PIP_RETRIES $UV_OFFLINE")
+    assert variables.stdout == "1 1\n"

@@ -231,7 +231,7 @@ def test_why_collection_ended_is_told_after_any_number_of_warnings(begin: Begin,
         (output / f"d{folder}" / "file").write_text("x")
     found, warnings = run.collect()
     assert len(found) == 1
-    assert warnings[-1] == "more than 1 files in output/: the rest was not collected"
+    assert warnings[-1] == "more than 1 file in output/: the rest was not collected"
 
 
 def test_long_paths_are_remembered_up_to_a_bound(begin: Begin, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Modules that are imported ahead: what keeps one from being so is a note, and never a failure."""
+"""Modules that are imported ahead: what keeps one from being so is a note and a warning, and never a failure."""
 
 from __future__ import annotations
 
@@ -52,5 +52,31 @@ async def test_a_module_that_cannot_be_preloaded_is_named_and_left_out(
             assert "bad_module" in note and told in note
             result = await box.run("import sys\n['good_module' in sys.modules, sys.modules['good_module'].answer]")
             assert result.value == [True, 42]
+            assert result.warnings == (note,)
     finally:
         stock.close_all()
+
+
+async def test_every_program_is_told_of_a_module_that_is_not_there_and_no_command() -> None:
+    try:
+        async with actbox.open_sandbox("linux", policy=Policy(preload=("no_such_module",))) as box:
+            results = [await box.run("1"), await box.run_alone("1")]
+            results += [result async for result in box.map(["1", "2"])]
+            async with box.session(forkable=True) as session:
+                results.append(await session.run("1"))
+                async with await session.fork() as copy:
+                    results.append(await copy.run("1"))
+            for result in results:
+                assert result.success
+                (warning,) = result.warnings
+                assert (
+                    warning == "preloading no_such_module failed: ModuleNotFoundError: No module named 'no_such_module'"
+                )
+            assert (await box.execute("true")).warnings == ()
+    finally:
+        stock.close_all()
+
+
+async def test_a_sandbox_whose_modules_are_there_warns_of_nothing() -> None:
+    async with actbox.open_sandbox("linux", policy=Policy(preload=("json",))) as box:
+        assert (await box.run("1")).warnings == ()

@@ -21,6 +21,7 @@ class Policy:
 
     `preload` names modules that programs find imported already where the engine can do that, such as
     `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so.
+    One that cannot be imported ahead is left out, and `ExecutionResult.warnings` of every program says so.
 
     Raises `InvalidValue` where two mounts share a path, two secrets share a name or would be one header of one
     request, or a secret can go to none of the places that are allowed.

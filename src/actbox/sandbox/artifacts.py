@@ -7,6 +7,7 @@ import stat as stat_modes
 import threading
 from collections.abc import Iterator
 
+from actbox.core.counted import counted
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
 
@@ -86,7 +87,9 @@ class OutputFolder:
             if not stat_modes.S_ISREG(status.st_mode):
                 walk.left_out.add(f"output/{shown(path)} is not a regular file and was not collected")
             elif len(artifacts) >= self._limits.artifacts:
-                walk.left_out.end(f"more than {self._limits.artifacts} files in output/: the rest was not collected")
+                walk.left_out.end(
+                    f"more than {counted(self._limits.artifacts, 'file')} in output/: the rest was not collected"
+                )
                 break
             else:
                 most = self._limits.artifact_mib

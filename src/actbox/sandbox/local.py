@@ -76,6 +76,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self._idle.set()
         self._starting = asyncio.Lock()
         self._sessions: set[LocalSession] = set()
+        self._warnings: tuple[str, ...] = ()
+        """What the result of every program says of the sandbox; known when the workspace is open."""
 
     # What an engine adds
 
@@ -187,6 +189,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 first_message=self._frame({"t": "session", "name": "program.py"}, self.policy.variables),
                 prepare=self._prepare,
                 mark_output=self._mark_output,
+                warnings=self._warnings,
             )
         )
 
@@ -350,6 +353,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                     queue_ms=(time.perf_counter() - asked) * 1000,
                     collect=output.collect_if_any,
                     queue=queue,
+                    warnings=() if request.is_command else self._warnings,
                 )
                 preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
                 async with run:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actbox.core.changes import ChangeKind, FileChange
+from actbox.core.counted import counted
 from actbox.core.limits import Limits
 
 from .artifacts import FOLDER, MAX_DEPTH, MAX_ENTRIES
@@ -219,7 +220,7 @@ class _Collection:
         self, kind: ChangeKind, path: str, data: bytes | None, before: bytes | None, executable: bool = False
     ) -> None:
         if len(self.changes) >= self._limits.artifacts:
-            raise _Enough(f"more than {self._limits.artifacts} files were changed: the rest was not collected")
+            raise _Enough(f"more than {counted(self._limits.artifacts, 'changed file')}: the rest was not collected")
         self._left -= len(data or b"")
         if before is not None and len(before) > min(self._left, _MOST_BEFORE):
             before = None

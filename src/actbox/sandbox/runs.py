@@ -14,11 +14,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Literal, Self
 
+from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
@@ -80,8 +81,8 @@ class Run:
     about to, and its descriptors are closed. A session's run is a variant of it (`sessions.py`).
 
     A `command` takes the guest's place and so says nothing more on the channel. `program` is the source, of which an
-    approver is shown a part. `collect` is called after the end, and
-    returns the artifacts and warnings about those that were left out. Events are put into `queue` where one is given.
+    approver is shown a part. `collect` is called after the end, and returns the artifacts and warnings about those that
+    were left out; `warnings` are what the result says ahead of these. Events are put into `queue` where one is given.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Run:
         queue_ms: float,
         collect: Collector,
         queue: asyncio.Queue[Event | None] | None,
+        warnings: Sequence[str] = (),
     ) -> None:
         self._guest = guest
         self._command = command
@@ -107,6 +109,7 @@ class Run:
         self._queue_ms = queue_ms
         self._collect = collect
         self._queue = queue
+        self._warnings = warnings
         self._loop = asyncio.get_running_loop()
         self._streams = streams_of(guest)
         self._output_left = limits.output_bytes
@@ -361,7 +364,7 @@ class Run:
         self._end(
             Stop(
                 ErrorKind.TIMEOUT,
-                f"the program was stopped after {self._timeout:g} seconds",
+                f"the program was stopped after {counted(float(self._timeout), 'second')}",
                 "wall_seconds",
                 "do less in one run, or ask for a longer timeout",
             )
@@ -407,7 +410,7 @@ class Run:
             value_forms=done.forms if done and succeeded else {},
             error=error,
             artifacts=tuple(artifacts),
-            warnings=tuple(warnings),
+            warnings=(*self._warnings, *warnings),
             usage=Usage(
                 wall_ms=round(self._clock.ran_ms, 3),
                 cpu_ms=round(ending.cpu_ms or (done.cpu_ms if done else 0.0), 3),

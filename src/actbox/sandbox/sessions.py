@@ -80,6 +80,8 @@ class SessionPlace:
     ]
     """Checks a program and places its files; the function given makes a frame of its message."""
     mark_output: Callable[[Workspace], Awaitable[OutputFolder]]
+    warnings: tuple[str, ...]
+    """What the result of every program says of the sandbox."""
 
 
 class LocalSession(WorkspaceFiles, Session):
@@ -161,7 +163,15 @@ class LocalSession(WorkspaceFiles, Session):
                     return
                 queued = (time.perf_counter() - asked) * 1000
                 run = _SessionRun(
-                    guest, place.engine, toolset, source_of(program), seconds, queued, output.collect_if_any, queue
+                    guest,
+                    place.engine,
+                    toolset,
+                    source_of(program),
+                    seconds,
+                    queued,
+                    output.collect_if_any,
+                    queue,
+                    place.warnings,
                 )
                 async with run:
                     run.start(frame)
@@ -348,6 +358,7 @@ class _SessionRun(Run):
         queue_ms: float,
         collect: Collector,
         queue: asyncio.Queue[Event | None] | None,
+        warnings: Sequence[str] = (),
     ) -> None:
         super().__init__(
             guest.process,
@@ -360,6 +371,7 @@ class _SessionRun(Run):
             queue_ms=queue_ms,
             collect=collect,
             queue=queue,
+            warnings=warnings,
         )
         self._live = guest
         self._number = guest.number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import NetworkRequest
 from actbox.core.limits import Limits
@@ -59,11 +60,12 @@ def _code_of(kind: ErrorKind) -> int:
 
 def _limited(limit: str, limits: Limits) -> tuple[int, ErrorInfo]:
     if limit == "cpu_seconds":
-        message = f"the program used more than {limits.cpu_seconds:g} seconds of processor time"
+        message = f"the program used more than {counted(float(limits.cpu_seconds), 'second')} of processor time"
         hint = "use a faster algorithm, or vectorised operations"
         return EXIT_TIMEOUT, ErrorInfo(kind=ErrorKind.TIMEOUT, message=message, limit=limit, hint=hint)
     if limit == "processes":
-        message = f"the program wanted more than {limits.processes} processes and threads at once"
+        message = "the program wanted more than "
+        message += counted(limits.processes, "process or thread", "processes and threads") + " at once"
         hint = "start fewer processes and threads at once, and wait for them"
         return 128 + signal.SIGKILL, ErrorInfo(kind=ErrorKind.PROCESSES, message=message, limit=limit, hint=hint)
     if limit == "memory_mib":

@@ -36,6 +36,8 @@ from .traits import linux_traits
 if TYPE_CHECKING:
     from .network import Network
 
+# Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
+_WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
@@ -90,6 +92,7 @@ class LinuxSandbox(LocalSandbox):
             stocks.release(stock)
             raise
         self._stock, self._stored = stock, stored
+        self._warnings = stock.nursery.warnings
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
         self._owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
@@ -115,7 +118,8 @@ class LinuxSandbox(LocalSandbox):
         stocks.release(stock)
 
     def _base_variables(self) -> Mapping[str, str]:
-        return self._network.variables if self._network is not None else {}  # guests are born with the others
+        # Guests are born with the others.
+        return self._network.variables if self._network is not None and self._network.ways else _WITHOUT_NETWORK
 
     def _sibling(self) -> LinuxSandbox:
         return LinuxSandbox(self.policy, self._network, self._debt)
