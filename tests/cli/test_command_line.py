@@ -110,6 +110,36 @@ def test_no_engine_is_chosen_silently_that_does_not_isolate(actbox):
     assert b"isolates nothing" in done.stderr and b"--allow-unisolated" in done.stderr
 
 
+def test_the_flag_that_an_engine_without_isolation_needs_is_named_before_python(actbox):
+    error = actbox("run", "--sandbox", "process", "-c", "print(1)").stderr
+    assert b"--allow-unisolated" in error.splitlines()[0]
+    assert b"allow_unisolated" not in error
+
+
+@pytest.mark.parametrize("command", [["run", "-c", "1"], ["demo"], ["map", "-", "--out", "results.jsonl"]])
+def test_an_engine_that_there_is_not_is_named_with_those_that_there_are(actbox, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    done = actbox(*command, "--sandbox", "docker")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-2:] == [
+        b"actbox: --sandbox docker: there is no such engine; there are: auto, linux, process",
+        b"hint: actbox doctor says which of them work here",
+    ]
+
+
+@pytest.mark.parametrize("domain", ["foo.example=GTE", "foo.example=CONNECT", "*.com", "169.254.169.254"])
+def test_a_domain_that_can_only_be_a_slip_is_an_error_of_use(actbox, domain):
+    done = actbox("run", "-c", "1", "--domain", domain)
+    assert done.returncode == 2
+    assert f"--domain {domain}: AllowedDomain(".encode() in done.stderr
+
+
+def test_a_module_that_cannot_be_preloaded_is_warned_of(actbox, isolated):
+    done = actbox("run", *isolated, "-c", "print(1)", "--preload", "no_such_module")
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    assert b"warning: preloading no_such_module failed: ModuleNotFoundError" in done.stderr
+
+
 def test_what_an_engine_cannot_keep_is_an_error_of_use(actbox, tmp_path):
     options = ["--sandbox", "process", "--allow-unisolated", "--mount", f"{tmp_path}:/data"]
     done = actbox("run", *options, "-c", "1")

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from actbox.sandbox.opening import open_sandbox
-
+from .engine import open_engine
 from .exits import UsageError
 from .interrupt import Interrupted, run_interruptibly
 
@@ -25,7 +24,7 @@ def show_demo(model: str | None, folder: Path, *, engine: str, allow_unisolated:
 
     from .demo import demo
 
-    open_box = partial(open_sandbox, engine, allow_unisolated=allow_unisolated)
+    open_box = partial(open_engine, engine, allow_unisolated=allow_unisolated)
     try:
         return run_interruptibly(lambda: demo(model, folder, Console(), open_box))
     except Interrupted as error:

@@ -15,10 +15,10 @@ from actbox.core.policy import Policy
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.mapping import default_concurrency, result_of
-from actbox.sandbox.opening import open_sandbox
 from actbox.sandbox.parallel import in_parallel
 
 from .arguments import limits_from
+from .engine import open_engine
 from .exits import SANDBOX_FAILED, UsageError
 from .interrupt import Interrupted, run_interruptibly
 from .jobs import Job, count_jobs, jobs_to_do, opened, read_jobs
@@ -122,7 +122,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
         finished[job.line] = job, await result_of(_run(box, job), box.traits.engine)
         return job.line
 
-    async with open_sandbox(request.engine, policy=request.policy, allow_unisolated=request.allow_unisolated) as box:
+    async with open_engine(request.engine, policy=request.policy, allow_unisolated=request.allow_unisolated) as box:
         if not box.traits.isolated:
             _say(f"warning: {NO_ISOLATION}")
         jobs = jobs_to_do(read_jobs(source), results.done, skip)

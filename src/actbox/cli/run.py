@@ -9,10 +9,10 @@ from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import closing
-from actbox.sandbox.opening import open_sandbox
 
 from .arguments import RunRequest
 from .document import print_document
+from .engine import open_engine
 from .exits import BROKEN_PIPE, SANDBOX_FAILED, exit_status
 from .interrupt import Interrupted, run_interruptibly
 from .output import LiveOutput
@@ -100,7 +100,7 @@ async def _run_unread(
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
-    async with open_sandbox(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
+    async with open_engine(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
         if not box.traits.isolated:
             warn(NO_ISOLATION)
         events = box.stream(request.program)
