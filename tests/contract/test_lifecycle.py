@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,12 @@ def test_the_unisolated_engine_is_never_chosen_silently() -> None:
 def test_an_unknown_engine_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(actbox.InvalidValue, match="linux"):
         actbox.open_sandbox("docker")
+
+
+@pytest.mark.parametrize("policy", [{}, [], {"a": 1}, (), 0, ""])
+def test_what_is_no_policy_is_refused_also_where_it_is_empty(policy: Any) -> None:
+    with pytest.raises(actbox.InvalidValue, match="policy must be a Policy"):
+        actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
 
 
 async def test_the_last_event_of_a_failed_run_is_completed_too(open_box: OpenBox) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from actbox import InvalidValue
@@ -38,3 +40,9 @@ def test_verdicts_are_ordered_from_mild_to_strict() -> None:
 def test_a_rule_or_verdict_that_there_is_not_is_named(verdicts: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidValue, match=named):
         Rules(verdicts)
+
+
+@pytest.mark.parametrize("given", ["block", None, ["process"], {"process"}, 5])
+def test_what_is_no_dict_of_verdicts_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"Rules takes a dict such as \{'process': 'block'\}, not "):
+        Rules(given)

@@ -89,13 +89,15 @@ class Rules:
     the longest subject that fits decides, be it milder or stricter. Rules that are not named keep the verdict that
     `RULES` has for them, or all get `otherwise` where that is given. Verdicts may be given by their values.
 
-    Raises `InvalidValue` for a rule or a verdict that there is not.
+    Raises `InvalidValue` for what is no mapping, and for a rule or a verdict that there is not.
     """
 
     verdicts: Mapping[str, Verdict | str] = field(default_factory=dict)
     otherwise: Verdict | str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.verdicts, Mapping):
+            raise InvalidValue(f"Rules takes a dict such as {{'process': 'block'}}, not {self.verdicts!r}")
         checked = {}
         for key, verdict in self.verdicts.items():
             name, colon, subject = key.partition(":") if isinstance(key, str) else ("", "", "")

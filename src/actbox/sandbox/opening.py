@@ -54,7 +54,7 @@ def open_sandbox(
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
     """
-    policy = policy or Policy()
+    policy = Policy() if policy is None else policy
     if not isinstance(policy, Policy):
         raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
     if env:
