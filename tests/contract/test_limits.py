@@ -273,3 +273,57 @@ async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(is
             assert await answering > 0
             for name, result in zip(names, results, strict=True):
                 assert result.error is not None and result.error.kind in BOMBS[name][1], (name, result.error)
+
+
+@pytest.mark.parametrize("limit", [spec.name for spec in dataclasses.fields(Limits)])
+async def test_as_much_as_a_limit_can_be_is_kept_by_the_engine(engine: str, limit: str) -> None:
+    (most,) = [spec.metadata["most"] for spec in dataclasses.fields(Limits) if spec.name == limit]
+    policy = Policy(limits=Limits(**{limit: most}))
+    async with actbox.open_sandbox(engine, policy=policy, allow_unisolated=True) as box:
+        result = await box.run("open('output/a', 'w').write(echo('x'))\nprint('out')\n1 + 1", tools=[echo])
+        assert (result.error, result.value, result.stdout) == (None, 2, "out\n")
+        assert [artifact.data for artifact in result.artifacts] == [b"x"]
+        assert (await box.execute("ls output")).stdout == "a\n"
+        if box.traits.sessions:
+            async with box.session() as session:
+                assert (await session.run("2 + 2")).value == 4
+
+
+async def test_all_limits_together_can_be_at_their_most(engine: str) -> None:
+    most = {spec.name: spec.metadata["most"] for spec in dataclasses.fields(Limits)}
+    async with actbox.open_sandbox(engine, policy=Policy(limits=Limits(**most)), allow_unisolated=True) as box:
+        assert (await box.run("open('/tmp/a', 'w').write('x')\n1 + 1")).value == 2
+
+
+async def test_one_of_something_is_called_one(engine: str, open_box: OpenBox) -> None:
+    box = await open_box(wall_seconds=1)
+    stuck = await box.run("import time\ntime.sleep(60)")
+    assert stuck.error is not None
+    assert stuck.error.message == "the program was stopped after 1 second"
+    half = await box.run("import time\ntime.sleep(60)", timeout=0.5)
+    assert half.error is not None
+    assert half.error.message == "the program was stopped after 0.5 seconds"
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"open_files": 32}, "try:\n    kept = [open('/dev/null') for _ in range(99)]\nexcept OSError: met = True"),
+        ({"file_mib": 1}, "try:\n    open('a', 'wb').write(bytes(2**22))\nexcept OSError: met = True"),
+        ({"workspace_mib": 2}, "try:\n    open('a', 'wb').write(bytes(2**23))\nexcept OSError: met = True"),
+        ({"memory_mib": 100}, "try:\n    bytearray(500 * 2**20)\nexcept MemoryError: met = True"),
+        (
+            {"processes": 8},
+            "import threading\nstop = threading.Event()\ntry:\n"
+            "    for _ in range(20): threading.Thread(target=stop.wait).start()\n"
+            "except RuntimeError: met = True\nfinally: stop.set()",
+        ),
+    ],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
+)
+async def test_what_refuses_a_call_leaves_the_rest_to_the_program(
+    limits: dict[str, int], code: str, open_box: OpenBox
+) -> None:
+    box = await open_box(**limits)
+    result = await box.run(f"{code}\nmet")
+    assert (result.error, result.value, result.warnings) == (None, True, ())

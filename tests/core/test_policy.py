@@ -16,6 +16,7 @@ from actbox import AllowedDomain, FileMount, InvalidValue, Limits, Policy, Secre
 from actbox.core import key_places
 from actbox.core.mounts import MountMode
 from actbox.core.private_places import why_private
+from actbox.core.writable_places import why_not_writable
 
 
 def test_every_limit_has_a_unit_and_a_default() -> None:
@@ -31,6 +32,15 @@ def test_every_limit_has_a_unit_and_a_default() -> None:
 def test_a_limit_that_makes_no_sense_is_named(name: str, value: Any) -> None:
     with pytest.raises(InvalidValue, match=f"Limits.{name}"):
         Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in dataclasses.fields(Limits)])
+def test_a_limit_beyond_what_can_be_kept_is_refused_with_the_most(name: str) -> None:
+    (most,) = [spec.metadata["most"] for spec in dataclasses.fields(Limits) if spec.name == name]
+    assert getattr(Limits(**{name: most}), name) == most
+    for value in (most + 1, 10**30, 10**5000):
+        with pytest.raises(InvalidValue, match=rf"Limits\.{name} can be at most {most:,} "):
+            Limits(**{name: value})
 
 
 def test_times_may_be_fractions_and_counts_may_not() -> None:
@@ -254,6 +264,40 @@ def test_the_variables_of_a_project_are_mounted_with_it(home: Path) -> None:
     assert FileMount(home / "project", "/data").host_path == home / "project"
 
 
+@pytest.mark.parametrize(
+    "place", ["/etc/systemd", "/etc/cron.d", "/etc/hostname", "/usr", "/usr/bin", "/var/spool", "/lib", "/boot"]
+)
+def test_what_the_host_runs_may_be_read_and_not_changed(place: str) -> None:
+    real = os.path.realpath(place)
+    assert "the host runs programs" in why_not_writable(Path(real))
+    if os.path.exists(place):
+        with pytest.raises(InvalidValue, match=f"{real} cannot be mounted 'rw', since it .*; mount it 'ro', or"):
+            FileMount(place, "/data", "rw")
+        assert FileMount(place, "/data", "ro").host_path == Path(real)
+
+
+def test_the_environment_that_python_imports_from_is_not_changed(tmp_path: Path) -> None:
+    for place in (sys.prefix, os.path.dirname(os.__file__), os.path.dirname(pytest.__file__)):
+        assert why_not_writable(Path(os.path.realpath(place))), place
+    assert why_not_writable(tmp_path) == ""
+    assert FileMount(tmp_path, "/data", "rw").mode == "rw"
+
+
+def test_a_second_mount_of_what_the_host_runs_is_that_place(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount something on the host")
+    alias = tmp_path / "alias"
+    alias.mkdir()
+    code = (
+        "import sys, actbox\ntry:\n    actbox.FileMount(sys.argv[1], '/data', 'rw')\n"
+        "except actbox.InvalidValue as error:\n    print(error)"
+    )
+    for source, inside in (("/etc", "/default"), ("/usr", "/bin"), ("/usr/bin", "")):
+        command = f'mount --bind {source} {alias} && exec {sys.executable} -c "$0" {alias}{inside}'
+        done = subprocess.run(["unshare", "-m", "sh", "-c", command, code], capture_output=True, text=True, check=True)
+        assert f"{alias}{inside} cannot be mounted 'rw'" in done.stdout, (source, inside, done.stdout)
+
+
 def test_a_home_folder_and_what_it_lies_in_are_not_mounted(home: Path) -> None:
     for folder in (home, home.parent, home.parent.parent):
         with pytest.raises(InvalidValue, match=f"{folder} cannot be mounted, since it .*the home folder {home}"):
@@ -462,6 +506,75 @@ def test_a_target_that_is_no_host_is_refused(target: str) -> None:
         AllowedDomain(target)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "169.254.0.1:8080",
+        "http://169.254.170.2",
+        "100.100.100.200",
+        "168.63.129.16",
+        "0.0.0.0",
+        "[fe80::1]",
+        "[::]",
+        "[fe80::1%25eth0]",
+        "[fd00:ec2::254]",
+        "[::ffff:169.254.169.254]",
+        "[64:ff9b::a9fe:a9fe]",
+    ],
+)
+@pytest.mark.parametrize("private", [False, True])
+def test_no_entry_names_a_metadata_service_or_a_special_address(address: str, private: bool) -> None:
+    with pytest.raises(InvalidValue, match=r"no program may reach .* and those of cloud metadata services"):
+        AllowedDomain(address, private=private)
+    with pytest.raises(InvalidValue, match="no program may reach"):
+        Secret("token", "a-long-value", [address])
+
+
+def test_a_wildcard_for_everybody_is_refused_and_one_for_a_network_of_ones_own_is_not() -> None:
+    for target in ("*.com", "https://*.io:8443", "*.рф"):
+        with pytest.raises(
+            InvalidValue, match=r"is everybody's; name the domain that is meant, such as '\*\.example\."
+        ):
+            AllowedDomain(target)
+    for target in ("*.internal", "*.test", "*.example.com", "*.b.c"):
+        assert AllowedDomain(target).host == target
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("127.1", "'127.1' is no address; an IPv4 address is four numbers, such as '127.0.0.1'"),
+        ("::1", r"an IPv6 address stands in brackets: '\[::1\]', with a port '\[::1\]:8080'"),
+        ("2001:4860:4860::8888", r"in brackets: '\[2001:4860:4860::8888\]'"),
+    ],
+)
+def test_an_address_that_is_written_wrong_says_how_to_write_it(target: str, words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        AllowedDomain(target)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("GTE", "'GTE' is not a method of HTTP; GET perhaps"),
+        ("XYZZY", "'XYZZY' is not a method of HTTP"),
+        ("connect", "leave out the method CONNECT: clients use it to reach the proxy"),
+        ("TRACE", "leave out the method TRACE: it is refused everywhere"),
+    ],
+)
+def test_a_method_that_would_do_nothing_is_refused(method: str, words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        AllowedDomain("a.example", ["GET", method])
+
+
+def test_a_secret_that_could_be_guessed_is_refused_unless_it_goes_nowhere() -> None:
+    with pytest.raises(InvalidValue, match=r"Secret\('g'\): the value has fewer than 8 characters") as caught:
+        Secret("g", "abc1234", ["a.example"])
+    assert "abc" not in str(caught.value)
+    assert Secret("g", "abc", as_file=True).value == "abc"
+
+
 @pytest.mark.parametrize("methods", [[], "GET", ["G ET"], [""], [1], 5])
 def test_methods_that_are_none_are_refused(methods: Any) -> None:
     with pytest.raises(InvalidValue, match="method"):
@@ -469,13 +582,13 @@ def test_methods_that_are_none_are_refused(methods: Any) -> None:
 
 
 def test_a_secret_shows_its_value_to_nobody() -> None:
-    secret = Secret("github", "s3cr3t", domains=["api.github.example"])
-    assert "s3cr3t" not in repr(secret)
-    assert "s3cr3t" not in repr(Policy(domains=(AllowedDomain("api.github.example"),), secrets=(secret,)))
+    secret = Secret("github", "s3cr3t-value", domains=["api.github.example"])
+    assert "s3cr3t-value" not in repr(secret)
+    assert "s3cr3t-value" not in repr(Policy(domains=(AllowedDomain("api.github.example"),), secrets=(secret,)))
 
 
 def test_a_secret_needs_an_allowed_domain_to_go_to() -> None:
-    secret = Secret("github", "x", domains=["api.github.example"])
+    secret = Secret("github", "xxxxxxxx", domains=["api.github.example"])
     with pytest.raises(InvalidValue, match=r"api\.github\.example"):
         Policy(secrets=(secret,))
 
@@ -492,7 +605,7 @@ def test_a_secret_needs_an_allowed_domain_to_go_to() -> None:
     ],
 )
 def test_a_secret_must_be_able_to_reach_its_domain(target: str, allowed: str, fits: bool) -> None:
-    policy = {"secrets": (Secret("github", "x", domains=[target]),), "domains": (AllowedDomain(allowed),)}
+    policy = {"secrets": (Secret("github", "xxxxxxxx", domains=[target]),), "domains": (AllowedDomain(allowed),)}
     if fits:
         assert Policy(**policy).secrets  # type: ignore[arg-type]
         return
@@ -510,41 +623,50 @@ def test_a_secret_must_be_able_to_reach_its_domain(target: str, allowed: str, fi
         ),
         ("http://api.x", "https://api.x", r"goes to http://api\.x on port 80.*write 'https://api\.x'"),
         ("api.x", "https://api.x:8443", r"on port 443, .* it has https://api\.x:8443; write 'https://api\.x:8443' in"),
-        ("api.x", "*.x:8443", r"it has \*\.x:8443; write 'api\.x:8443' in"),
-        ("*.x", "http://api.x", r"write 'http://api\.x' in the secret's"),
+        ("api.b.x", "*.b.x:8443", r"it has \*\.b\.x:8443; write 'api\.b\.x:8443' in"),
+        ("*.b.x", "http://api.b.x", r"write 'http://api\.b\.x' in the secret's"),
         ("api.x", "other.x", r"does not allow; add AllowedDomain\('https://api\.x'\)"),
     ],
 )
 def test_a_secret_that_can_never_be_sent_is_refused_with_what_to_write(domain: str, allowed: str, words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
-        Policy(domains=(AllowedDomain(allowed),), secrets=(Secret("a", "bbb", [domain]),))
+        Policy(domains=(AllowedDomain(allowed),), secrets=(Secret("a", "bbbbbbbb", [domain]),))
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("a.x", "a.x"), ("a.x", "*.x"), ("a.x", "https://a.x:443"), ("http://a.x", "http://*.x"), ("b.x a.x", "c.x a.x")],
+    [
+        ("a.lan", "a.lan"),
+        ("a.lan", "*.lan"),
+        ("a.lan", "https://a.lan:443"),
+        ("http://a.lan", "http://*.lan"),
+        ("b.lan a.lan", "c.lan a.lan"),
+    ],
 )
 def test_two_secrets_for_one_header_of_one_request_are_refused(one: str, other: str) -> None:
-    domains = tuple(AllowedDomain(host) for host in ("a.x", "b.x", "c.x"))
-    first, second = Secret("one", "1", one.split()), Secret("other", "2", other.split(), "authorization: {}")
+    domains = tuple(AllowedDomain(host) for host in ("a.lan", "b.lan", "c.lan"))
+    first, second = (
+        Secret("one", "11111111", one.split()),
+        Secret("other", "22222222", other.split(), "authorization: {}"),
+    )
     with pytest.raises(
-        InvalidValue, match=r"'one' and 'other' would both be the header 'authorization' .* to \S*a\.x[:;]"
+        InvalidValue, match=r"'one' and 'other' would both be the header 'authorization' .* to \S*a\.lan[:;]"
     ):
         Policy(domains=domains, secrets=(first, second))
-    elsewhere = Secret("other", "2", ["c.x"])
-    assert Policy(domains=domains, secrets=(first, Secret("other", "2", other.split(), "X-Key: {}"))).secrets
-    if "c.x" not in other:
+    elsewhere = Secret("other", "22222222", ["c.lan"])
+    assert Policy(domains=domains, secrets=(first, Secret("other", "22222222", other.split(), "X-Key: {}"))).secrets
+    if "c.lan" not in other:
         assert Policy(domains=domains, secrets=(first, elsewhere)).secrets
 
 
 def test_two_secrets_of_one_name_are_refused() -> None:
-    secrets = (Secret("a", "1", ["a.x"]), Secret("a", "2", ["b.x"]))
+    secrets = (Secret("a", "11111111", ["a.x"]), Secret("a", "22222222", ["b.x"]))
     with pytest.raises(InvalidValue, match="two secrets are called 'a'"):
         Policy(domains=(AllowedDomain("a.x"), AllowedDomain("b.x")), secrets=secrets)
 
 
 def test_a_secret_goes_encrypted_unless_its_own_domain_says_otherwise() -> None:
-    secret = Secret("github", "x", domains=["api.example", "http://intra.example", "*.b.example:8443"])
+    secret = Secret("github", "xxxxxxxx", domains=["api.example", "http://intra.example", "*.b.example:8443"])
     assert secret.goes_to("https", "api.example", 443)
     assert secret.goes_to("http", "intra.example", 80)
     assert secret.goes_to("https", "a.b.example", 8443)
@@ -577,7 +699,7 @@ def test_a_secret_goes_encrypted_unless_its_own_domain_says_otherwise() -> None:
 )
 def test_a_secret_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match="Secret"):
-        Secret(**{"name": "n", "value": "v", "domains": ["a.example"], **given})
+        Secret(**{"name": "n", "value": "vvvvvvvv", "domains": ["a.example"], **given})
 
 
 @pytest.mark.parametrize(
@@ -616,7 +738,9 @@ def test_a_policy_takes_lists_and_keeps_them_frozen(tmp_path: Path) -> None:
 
 
 def test_a_secrets_domains_may_be_the_policys_own_entries() -> None:
-    assert Secret("a", "v", [AllowedDomain("HTTP://A.example:81", ["GET"])]).domains == ("http://a.example:81",)
+    assert Secret("a", "a-value-of-it", [AllowedDomain("HTTP://A.example:81", ["GET"])]).domains == (
+        "http://a.example:81",
+    )
 
 
 def test_a_secret_from_a_variable_that_is_not_set_says_so() -> None:

@@ -9,12 +9,63 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from .addresses import reach_of
 from .errors import InvalidValue
 
 _HOST_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes resolvers take a name for an IPv4 address, as its last label
-_METHOD = re.compile(r"[A-Z][A-Z-]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+# Of the last labels, those that no registry gives names below to everybody: RFC 6761, and appendix G of RFC 6762.
+_OWN_LAST_LABELS = frozenset(
+    {"test", "example", "invalid", "localhost", "local"} | {"intranet", "internal", "private", "corp", "home", "lan"}
+)
+# IANA's registry of HTTP methods, without those that the proxy has no use for, and two that are in wide use besides.
+_METHODS = frozenset(
+    [
+        "ACL",
+        "BASELINE-CONTROL",
+        "BIND",
+        "CHECKIN",
+        "CHECKOUT",
+        "COPY",
+        "DELETE",
+        "GET",
+        "HEAD",
+        "LABEL",
+        "LINK",
+        "LOCK",
+        "MERGE",
+        "MKACTIVITY",
+        "MKCALENDAR",
+        "MKCOL",
+        "MKREDIRECTREF",
+        "MKWORKSPACE",
+        "MOVE",
+        "OPTIONS",
+        "ORDERPATCH",
+        "PATCH",
+        "POST",
+        "PROPFIND",
+        "PROPPATCH",
+        "PURGE",
+        "PUT",
+        "QUERY",
+        "REBIND",
+        "REPORT",
+        "SEARCH",
+        "UNBIND",
+        "UNCHECKOUT",
+        "UNLINK",
+        "UNLOCK",
+        "UPDATE",
+        "UPDATEREDIRECTREF",
+        "VERSION-CONTROL",
+    ]
+)
+_NEVER_PASSED = {
+    "CONNECT": "clients use it to reach the proxy's own tunnels, which need no entry",
+    "TRACE": "it is refused everywhere, since it echoes what it was sent",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +74,10 @@ class AllowedDomain:
 
     `target` is a host name (`api.example.com`, or `*.example.com` for its subdomains), optionally with a scheme and a
     port, which both restrict; without a port only 80 (http) and 443 (https) are meant. An IP address is meant
-    literally. `methods` are HTTP methods, `None` for all. Normalised here, once: `host` is lower-case IDNA, `methods`
-    upper-case. `str()` gives the normalised target.
+    literally. A wildcard stands for names below a domain of somebody's: `*.com` is refused, and so is every other
+    single label but those of private networks, such as `*.internal`; suffixes such as `co.uk` are not known here.
+    `methods` are HTTP methods, `None` for all. Normalised here, once: `host` is lower-case IDNA, `methods` upper-case.
+    `str()` gives the normalised target.
 
     Where several entries match a request, the most specific alone decides: an exact name before a wildcard, a longer
     wildcard before a shorter one, then an entry with a port before one without, then one with a scheme before one
@@ -38,11 +91,13 @@ class AllowedDomain:
       sizes of chunks, and answers before the last (1xx) are free up to 64 KiB, and count as well beyond.
     * `seconds`: how long one exchange may take, from its request's head to the last byte of the response.
     * `private`: whether the name may resolve to an address of a private network, a loopback or a shared (carrier's)
-      one. Link-local, multicast and reserved addresses and those of cloud metadata services are never meant by a name;
-      whoever wants one names the address itself.
+      one. An entry that is such an address means it without that.
 
-    Raises `InvalidValue` for a path, query or user info in the target, for an empty list of methods, and for a bound
-    that is not above zero.
+    Link-local, multicast and reserved addresses and those of cloud metadata services are reached by no entry, whatever
+    it says: neither by a name that resolves to one, nor by the address itself.
+
+    Raises `InvalidValue` for such an address, for a path, query or user info in the target, for a wildcard or a method
+    that is too wide or none, for an empty list of methods, and for a bound that is not above zero.
     """
 
     target: str
@@ -174,6 +229,8 @@ def _parse_target(target: str) -> tuple[str, Literal["http", "https"] | None, in
     text = target.strip()
     if any(c.isspace() or ord(c) < 32 for c in text) or "\\" in text:
         raise wrong("a host name has no spaces, control characters or backslashes")
+    if _is_ipv6(text):
+        raise wrong(f"an IPv6 address stands in brackets: {f'[{text}]'!r}, with a port {f'[{text}]:8080'!r}")
     try:
         parts = urlsplit(text if "://" in text else "//" + text)
         port = parts.port
@@ -199,11 +256,29 @@ def _normal_host(name: str, wrong: Callable[[str], InvalidValue]) -> str:
         raise wrong("give a host name; a '*' may stand only as the whole first label ('*.example.com')")
     try:
         host = host_name(bare)
+    except ipaddress.AddressValueError:
+        raise wrong(f"{bare!r} is no address; an IPv4 address is four numbers, such as '127.0.0.1'") from None
     except ValueError as error:
         raise wrong(str(error)) from None
-    if wildcard and is_address(host):
-        raise wrong("an address has no subdomains")
+    if is_address(host):
+        if wildcard:
+            raise wrong("an address has no subdomains")
+        if reach_of(host) == "special":
+            raise wrong(
+                f"no program may reach {host}: link-local, multicast and reserved addresses and those of cloud metadata"
+                " services are refused whatever an entry says"
+            )
+    elif wildcard and "." not in host and host not in _OWN_LAST_LABELS:
+        raise wrong(f"'*.{host}' is everybody's; name the domain that is meant, such as '*.example.{host}'")
     return ("*." if wildcard else "") + host
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse_methods(target: str, methods: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -214,8 +289,14 @@ def _parse_methods(target: str, methods: Iterable[str] | None) -> tuple[str, ...
     names = []
     for method in methods:
         name = method.strip().upper() if isinstance(method, str) else ""
-        if not _METHOD.fullmatch(name):
-            raise InvalidValue(f"AllowedDomain({target!r}): {method!r} is not an HTTP method")
+        if name in _NEVER_PASSED:
+            raise InvalidValue(f"AllowedDomain({target!r}): leave out the method {name}: {_NEVER_PASSED[name]}")
+        if name not in _METHODS:
+            from difflib import get_close_matches  # what it costs to import is for those who slip
+
+            near = get_close_matches(name, _METHODS, 1)
+            meant = f"; {near[0]} perhaps" if near else "; without a list of methods all are allowed"
+            raise InvalidValue(f"AllowedDomain({target!r}): {method!r} is not a method of HTTP{meant}")
         if name not in names:
             names.append(name)
     if not names:

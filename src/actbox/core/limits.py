@@ -8,52 +8,92 @@ from .errors import InvalidValue
 
 # With less than a millisecond in a tenth of a second the kernel does not let a group of processes run at all.
 _LEAST_CPUS = 0.01
+# The kernel counts processor time in 64 bits of nanoseconds, and all else in bytes, of which no machine has so many.
+_MOST_SECONDS = 10**9
+_MOST_MIB = 2**30
+_MOST_BYTES = 2**50
+# What a Linux on 64 bits can have at most: processors, process ids, and descriptors unless `fs.nr_open` says more.
+_MOST_CPUS = 8192
+_MOST_PROCESSES = 2**22
+_MOST_OPEN_FILES = 2**20
+# A frame of the channel has two lengths of 32 bits.
+_MOST_MESSAGE_BYTES = 2**31
+_MOST_COUNTED = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How much a run may use. Each has an enforcer, which an engine names in its `traits`.
 
-    A run always has all of these: the defaults hold where nothing is said.
+    A run always has all of these: the defaults hold where nothing is said. Each has a most that it may be, beyond which
+    kernels refuse it or count wrong; as much as that is as good as no limit.
+
+    Raises `InvalidValue` for what is no number, not above zero or more than that.
     """
 
     wall_seconds: float = field(
-        default=60.0, metadata={"unit": "seconds", "about": "time from start to end, tools included"}
+        default=60.0,
+        metadata={"unit": "seconds", "most": _MOST_SECONDS, "about": "time from start to end, tools included"},
     )
     cpu_seconds: float = field(
-        default=60.0, metadata={"unit": "seconds", "about": "processor time of all the run's processes"}
+        default=60.0,
+        metadata={"unit": "seconds", "most": _MOST_SECONDS, "about": "processor time of all the run's processes"},
     )
     # As many as there may be processes: none can use more than one.
     cpus: float = field(
         default=64.0,
         metadata={
             "unit": "processors (0.01 or more)",
+            "most": _MOST_CPUS,
             "about": "processor time for each second of wall time, at most; as many as the machine has are no limit",
         },
     )
-    memory_mib: int = field(default=1024, metadata={"unit": "MiB", "about": "memory of all the run's processes"})
-    processes: int = field(default=64, metadata={"unit": "processes and threads", "about": "alive at once"})
-    open_files: int = field(default=256, metadata={"unit": "descriptors", "about": "open at once in one process"})
-    file_mib: int = field(default=256, metadata={"unit": "MiB", "about": "size of one file"})
+    memory_mib: int = field(
+        default=1024, metadata={"unit": "MiB", "most": _MOST_MIB, "about": "memory of all the run's processes"}
+    )
+    processes: int = field(
+        default=64, metadata={"unit": "processes and threads", "most": _MOST_PROCESSES, "about": "alive at once"}
+    )
+    open_files: int = field(
+        default=256, metadata={"unit": "descriptors", "most": _MOST_OPEN_FILES, "about": "open at once in one process"}
+    )
+    file_mib: int = field(default=256, metadata={"unit": "MiB", "most": _MOST_MIB, "about": "size of one file"})
     workspace_mib: int = field(
         default=512,
-        metadata={"unit": "MiB", "about": "all files in /workspace; as much again in /tmp, and 64 MiB in /dev/shm"},
+        metadata={
+            "unit": "MiB",
+            "most": _MOST_MIB,
+            "about": "all files in /workspace; as much again in /tmp, and 64 MiB in /dev/shm",
+        },
     )
-    output_bytes: int = field(default=10_000_000, metadata={"unit": "bytes", "about": "stdout and stderr together"})
-    tool_calls: int = field(default=10_000, metadata={"unit": "calls", "about": "tool calls in one run"})
+    output_bytes: int = field(
+        default=10_000_000, metadata={"unit": "bytes", "most": _MOST_BYTES, "about": "stdout and stderr together"}
+    )
+    tool_calls: int = field(
+        default=10_000, metadata={"unit": "calls", "most": _MOST_COUNTED, "about": "tool calls in one run"}
+    )
     tool_bytes: int = field(
         default=256 * 2**20,
-        metadata={"unit": "bytes", "about": "arguments and results of all tool calls of one run together"},
+        metadata={
+            "unit": "bytes",
+            "most": _MOST_BYTES,
+            "about": "arguments and results of all tool calls of one run together",
+        },
     )
     message_bytes: int = field(
         default=16 * 2**20,
         metadata={
             "unit": "bytes",
+            "most": _MOST_MESSAGE_BYTES,
             "about": "one message on the channel: a tool's arguments or result, the value",
         },
     )
-    artifacts: int = field(default=200, metadata={"unit": "files", "about": "artifacts collected from one run"})
-    artifact_mib: int = field(default=256, metadata={"unit": "MiB", "about": "all artifacts of one run together"})
+    artifacts: int = field(
+        default=200, metadata={"unit": "files", "most": _MOST_COUNTED, "about": "artifacts collected from one run"}
+    )
+    artifact_mib: int = field(
+        default=256, metadata={"unit": "MiB", "most": _MOST_MIB, "about": "all artifacts of one run together"}
+    )
 
     def __post_init__(self) -> None:
         for spec in fields(self):
@@ -63,6 +103,11 @@ class Limits:
                 kind = "number" if spec.type == "float" else "whole number"
                 raise InvalidValue(
                     f"Limits.{spec.name} must be a {kind} of {spec.metadata['unit']} above zero, not {value!r}"
+                )
+            if value > spec.metadata["most"]:
+                unit = spec.metadata["unit"].partition(" (")[0]
+                raise InvalidValue(
+                    f"Limits.{spec.name} can be at most {spec.metadata['most']:,} {unit}, which is as good as no limit"
                 )
         if self.cpus < _LEAST_CPUS:
             raise InvalidValue(f"Limits.cpus must be at least {_LEAST_CPUS:g} processors, not {self.cpus!r}")

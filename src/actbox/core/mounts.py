@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from .errors import InvalidValue
 from .private_places import identity_of, why_private
+from .writable_places import why_not_writable
 
 MountMode = Literal["ro", "rw", "overlay"]
 
@@ -54,8 +55,9 @@ class FileMount:
     there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.
 
     Raises `InvalidValue` where the host path is missing, where it is, has in it or leads to a place that no program may
-    see (`/`, `/proc`, `/sys`, `/dev`, `/run`, a home folder and the keys in it), or where the mount path would hide the
-    sandbox's own folders.
+    see (`/`, `/proc`, `/sys`, `/dev`, `/run`, a home folder and the keys in it), where the mode is `rw` and the host
+    itself runs what lies there (`/etc`, `/usr`, cron's folders, this interpreter and its packages), or where the mount
+    path would hide the sandbox's own folders.
     """
 
     host_path: Path
@@ -88,6 +90,11 @@ class FileMount:
             raise InvalidValue(
                 f"FileMount: {shown} cannot be mounted, since {reason}; mount the one folder that the program needs,"
                 " or a copy of it"
+            )
+        if mode == "rw" and (reason := why_not_writable(host)):
+            raise InvalidValue(
+                f"FileMount: {host} cannot be mounted 'rw', since {reason}; mount it 'ro', or 'overlay' with"
+                " keep_changes=True"
             )
         if not (host.is_file() or host.is_dir()):
             raise InvalidValue(f"FileMount: {host} is neither a file nor a folder")

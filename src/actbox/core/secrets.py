@@ -18,6 +18,8 @@ _NOT_FOR_SECRETS = frozenset(
     | {"accept-encoding", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate"}
 )
 
+_LEAST_CHARACTERS = 8
+
 
 class _Value:
     """Holds the value where nothing that goes over the fields of a dataclass comes by it."""
@@ -78,6 +80,11 @@ class Secret(_Value):
             )
         if isinstance(domains, str) or not isinstance(domains, Iterable) or not (domains or as_file):
             raise InvalidValue(f"Secret({name!r}): domains is a non-empty list such as ['api.example.com']")
+        if domains and len(value) < _LEAST_CHARACTERS:
+            raise InvalidValue(
+                f"Secret({name!r}): the value has fewer than {_LEAST_CHARACTERS} characters; so short a one can be"
+                " guessed, and would be found, and made unreadable, all over what hosts answer"
+            )
         if not isinstance(header, str) or not _HEADER.fullmatch(header) or header.count("{}") != 1:
             raise InvalidValue(
                 f"Secret({name!r}): header must look like 'Authorization: Bearer {{}}', with {{}} where the value goes"

@@ -9,7 +9,9 @@ import pytest
 
 import actbox
 from actbox import AllowedDomain
-from actbox.sandbox.egress.addresses import reach_of
+from actbox.core.addresses import reach_of
+from actbox.sandbox.egress.refusal import Denied
+from actbox.sandbox.egress.upstream import Dialer, Upstream
 from tests.sandbox.egress.conftest import Net
 
 
@@ -67,6 +69,20 @@ async def test_a_tunnel_to_a_name_that_resolves_inward_is_refused(net: Net):
 async def test_an_entry_for_private_addresses_still_means_no_metadata_service(net: Net, address: str):
     net.names["api.example"] = [address]
     assert (await ask(net, AllowedDomain("api.example", private=True))).startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_special_address_that_came_past_the_policy_is_not_connected_to():
+    entry = AllowedDomain("127.0.0.1", private=True)
+    for address in ("169.254.169.254", "fd00:ec2::254", "fe80::1", "0.0.0.0", "::ffff:169.254.169.254"):
+        object.__setattr__(entry, "host", address)
+        with pytest.raises(Denied, match="an address that no policy allows"):
+            await Dialer(Upstream(), 20).connect(entry, address, 80)
+
+
+async def test_the_refusal_of_a_private_address_says_what_would_allow_it(net: Net):
+    net.names["localhost"] = ["127.0.0.1"]
+    answer = await ask(net, AllowedDomain("localhost"), url="http://localhost")
+    assert b"an entry with private=True means private ones too" in answer
 
 
 async def test_the_addresses_that_may_be_used_are_tried_in_turn(net: Net):

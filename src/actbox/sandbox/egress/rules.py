@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
+from actbox.core.counted import counted
 from actbox.core.domains import AllowedDomain
 from actbox.core.secrets import Secret
 
@@ -74,8 +75,8 @@ class Rules:
         if len(begun) >= entry.requests_per_minute:
             raise Denied(
                 429,
-                f"Refused by the network policy: {entry} allows {entry.requests_per_minute} requests a minute, "
-                "and as many have been made.",
+                f"Refused by the network policy: {entry} allows {counted(entry.requests_per_minute, 'request')} a "
+                "minute, and as many have been made.",
             )
         begun.append(now)
 

@@ -9,9 +9,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from actbox.core.addresses import reach_of
 from actbox.core.domains import AllowedDomain, is_address
 
-from .addresses import reach_of
 from .refusal import Denied
 from .resolver import SystemResolver
 
@@ -53,7 +53,7 @@ class Dialer:
                     raise Denied(
                         403,
                         f"Refused by the network policy: {host} resolves to an address of the machine that the sandbox "
-                        "runs on, and the policy means others by that name.",
+                        "runs on, and the policy means others by that name (an entry with private=True means it too).",
                     )
                 return await self._connect_to(address, port)
             except OSError as error:  # TimeoutError is one
@@ -88,6 +88,8 @@ class Dialer:
 
     async def _addresses(self, entry: AllowedDomain, host: str, port: int) -> Sequence[str]:
         if is_address(host):
+            if reach_of(host) == "special":  # no entry can be made that names it
+                raise Denied(403, f"Refused by the network policy: {host} is an address that no policy allows.")
             return [host]  # an entry for an address names it; wildcards match none
         try:
             async with asyncio.timeout(self._seconds):
@@ -102,7 +104,8 @@ class Dialer:
             raise Denied(
                 403,
                 f"Refused by the network policy: {host} resolves to an address of a private or special network, "
-                "and the policy means public addresses by that name.",
+                "and the policy means public addresses by that name (an entry with private=True means "
+                "private ones too, and none means special ones).",
             )
         if not checked:
             raise Denied(502, f"The name {host} could not be resolved.", by_policy=False)
