@@ -106,7 +106,7 @@ def test_timeouts_hold_for_each_program_and_a_line_may_say_less(actbox, on_engin
     assert done.returncode == 0
     results = {result["id"]: result for result in results_in(out)}
     assert "0.5 seconds" in results[1]["error"]["message"]
-    assert "1 seconds" in results[2]["error"]["message"]
+    assert "after 1 second" in results[2]["error"]["message"]
     assert results[3]["value"] == 1
 
 
