@@ -60,7 +60,7 @@ def _own_environment() -> list[Path]:
     """Return the folders of this interpreter, and those of installed packages that it imports from."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     packages = [*site.getsitepackages(), site.getusersitepackages()]
-    return [Path(os.path.realpath(folder)) for folder in (*sorted(prefixes), *packages) if folder != "/"]
+    return [Path(os.path.realpath(folder)) for folder in (*sorted(prefixes), *packages) if folder.strip("/")]
 
 
 def _identities(places: Iterable[Path]) -> set[Identity]:
