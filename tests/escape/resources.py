@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+import resource
 from typing import Any
 
-from actbox import Completed, ErrorKind
+from actbox import CannotFork, Completed, ErrorKind, Limits, Policy, SandboxUnavailable
 from actbox.sandbox.contract import closing
-from tests.escape.attempt import Bare, Group, Verdict, escaped_if, unproven
+from tests.escape.attempt import Bare, Group, NotApplicable, Verdict, escaped_if, unproven
 from tests.escape.ground import Ground, first_output
 
 GROUP = Group("resource exhaustion", Bare.HARMFUL)
@@ -55,6 +58,59 @@ _exhausts(
     "lock memory",
     "ctypes, libc = library()\nat = buffer(64 << 20)\nverdict(libc.mlock(at, ctypes.c_size_t(64 << 20)) == 0)",
     memory_mib=128,
+)
+# What the kernel takes for a program. Without a control group nobody counts that by itself.
+_MAPS = (
+    "ctypes, libc = library()\nlibc.mmap.restype = ctypes.c_void_p\n"
+    "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]\n"
+    "def reserve(size, protection):\n    return libc.mmap(None, size, protection, 0x4022, -1, 0)\n"
+)
+_exhausts(
+    "take memory by page tables",
+    _MAPS
+    + "import time\nsize = 1 << 39\nat = reserve(size, 1)\nlibc.madvise(ctypes.c_void_p(at), ctypes.c_size_t(size), 15)\n"
+    "for place in range(at, at + size, 1 << 21): ctypes.c_char.from_address(place).value\n"
+    "time.sleep(2)\nverdict(True, '1 GiB of tables')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "take memory by mappings",
+    _MAPS + "import time\nfor _ in range(30):\n    if os.fork() == 0:\n        at = reserve(65_000 << 13, 0)\n"
+    "        for n in range(64_900): libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)\n"
+    "        time.sleep(20)\n        os._exit(0)\ntime.sleep(8)\nverdict(True, 'two million mappings')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "take memory by names of links",
+    "import time\nfor n in range(131_000): os.symlink('x' * 127, f'/tmp/{n:0240}')\ntime.sleep(2)\nverdict(True, '131,000 links')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.DISK),
+    memory_mib=64,
+)
+_exhausts(
+    "take memory by sockets that wait to be accepted",
+    "import time\nheld = []\ndef leave(name):\n    one = socket.socket(socket.AF_UNIX)\n    one.setblocking(False)\n    one.connect(name)\n"
+    "for n in range(100):\n    held.append(socket.socket(socket.AF_UNIX))\n    held[-1].bind(f'\\0left{n}')\n    held[-1].listen(2000)\n"
+    "    for _ in range(2000): leave(f'\\0left{n}')\ntime.sleep(2)\nverdict(True, '200,000 sockets')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "have more queues of watched files than programs need",
+    "ctypes, libc = library()\nmade = 0\nwhile made < 100 and libc.inotify_init1(0) >= 0: made += 1\nverdict(made > 8, made)",
+)
+_exhausts(
+    "have more timers than programs need",
+    "ctypes, libc = library()\nmade, timer = 0, ctypes.c_void_p()\n"
+    "while made < 3000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0: made += 1\nverdict(made > 256, made)",
+)
+GROUP.programs(
+    {
+        "take memory by sets of semaphores": "denied(syscall('semget', 0, 32_000, 0o600))",
+        "take memory by rules of Landlock": "denied(syscall('landlock_create_ruleset', (1).to_bytes(8, 'little'), 8, 0))",
+        "enlarge a pipe, of which all sandboxes share what there may be": "import fcntl\nrefused(lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))",
+    }
 )
 _exhausts(
     "have more processes than it may",
@@ -265,6 +321,66 @@ async def _(ground: Ground) -> Verdict:
         others = await asyncio.gather(*(box.run(threads.format(0.1) + "'all'") for _ in range(3)))
     values = [other.value for other in others]
     return escaped_if(values != ["all"] * 3, values)
+
+
+@GROUP.function("leave the host no watches of files")
+async def _(ground: Ground) -> Verdict:
+    box = await ground.open()
+    code = "import ctypes, time\nwhile ctypes.CDLL(None).inotify_init1(0) >= 0: pass\nprint('full', flush=True)\ntime.sleep(30)"
+    greedy = box.stream(code)
+    async with closing(greedy):
+        await first_output(greedy)
+        own = ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC)
+    if own >= 0:
+        os.close(own)
+    return escaped_if(own < 0, own)
+
+
+_FEW = 512
+_LEAVES_UNDERWAY = """
+import os, socket, time
+held, file = [], os.open('/dev/null', 0)
+try:
+    while True:
+        held.append(socket.socketpair())
+        held[-1][0].setblocking(False)
+        try:
+            while True: socket.send_fds(held[-1][0], [b'x'], [file] * 250)
+        except BlockingIOError:
+            pass
+except OSError:
+    pass
+print('full', flush=True)
+time.sleep(30)
+"""
+
+
+@GROUP.function("keep other sandboxes from beginning by leaving descriptors underway")
+async def _(ground: Ground) -> Verdict:
+    """The kernel counts them by user, and lets a process send while there are not more than it may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4 * _FEW:
+        raise NotApplicable(f"a process here may not have {4 * _FEW} files open, of which a guest would get half")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FEW, hard))
+    try:
+        policy = Policy(preload=("colorsys",), limits=Limits(open_files=_FEW))  # a nursery of its own, with this limit
+        box = await ground.open(policy)
+        greedy = box.stream(_LEAVES_UNDERWAY)
+        async with closing(greedy):
+            await first_output(greedy)
+            plain = await (await ground.open(policy)).run("'alive'")
+            session = await ground.open_session(policy, forkable=True)
+            copy = await session.fork()
+            copied = await copy.run("'alive'")
+            await copy.close()
+            await session.close()
+            last = await box.run("'alive'")
+    except (CannotFork, SandboxUnavailable) as error:
+        return escaped_if(True, error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    values = [result.value for result in (plain, copied, last)]
+    return escaped_if(values != ["alive"] * 3, (values, plain.error, copied.error, last.error))
 
 
 @GROUP.function("end a run that goes on beside it")

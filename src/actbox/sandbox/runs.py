@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from .ending import Ending, Stop
 from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
+from .nursery.passing import send_with
 from .verdict import blame_refusal, verdict
 
 _READ_BYTES = 1024 * 1024
@@ -171,7 +171,7 @@ class Run:
         if stdin < 0 or self._guest.sock is None:
             return frame
         try:
-            return frame[socket.send_fds(self._guest.sock, [frame], [stdin]) :]
+            return frame[send_with(self._guest.sock, frame, [stdin]) :]
         except OSError:  # the guest is gone, which is noticed elsewhere
             return frame
         finally:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from actbox.sandbox.guest import wire
+from actbox.sandbox.nursery.passing import send_with
 
 from .decoding import STEP_BYTES, VALUE_BYTES, count_values, decode_in_steps
 from .messages import Call, Done, parse, parse_in_steps
@@ -87,7 +88,7 @@ class Link:
     def send_with(self, frame: bytes, descriptors: Sequence[int]) -> None:
         """Write a frame, with copies of descriptors beside its first byte, while nothing else is under way."""
         try:
-            sent = socket.send_fds(self._sock, [frame], list(descriptors))
+            sent = send_with(self._sock, frame, descriptors)
         except OSError:  # the guest is gone; the reading side says so
             return
         if sent < len(frame):

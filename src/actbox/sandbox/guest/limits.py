@@ -28,6 +28,8 @@ def apply_limits(limits: Dict[str, Union[int, float]], used_bytes: int) -> None:
         _lower(resource.RLIMIT_NOFILE, int(limits["open_files"]), int(limits["open_files"]))
     if "processes" in limits:
         _lower(resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"]))
+    if "pending_signals" in limits:
+        _lower(resource.RLIMIT_SIGPENDING, int(limits["pending_signals"]), int(limits["pending_signals"]))
 
 
 def data_bytes() -> int:

@@ -23,6 +23,7 @@ from .gate import listen, place_files
 from .identity import Identity
 from .places import ROOT
 from .watch import OneGuest, Watcher, watch
+from .watches import bound_own
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def be_child(birth: Birth) -> NoReturn:
         linux.bring_loopback_up()
         # For counting processes; made while the host's own /proc is still in view, as the kernel demands.
         proc = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=linux.detached_mount("proc", {}))
+        bound_own(proc)
         trees = _build_root(birth)
         rules = landlock.standing_rules(birth.readable, trees)
         go_read, go_write = os.pipe()
@@ -215,7 +217,7 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
     def take(request: Dict[str, Any], descriptors: List[int]) -> None:
         if (request["tmp_mib"], request["inodes"]) != (birth.tmp_mib, birth.inodes):
             resize_own(request["tmp_mib"], request["inodes"])
-        watcher.in_memory += attach_run(request, descriptors)
+        watcher.memory.file_systems += attach_run(request, descriptors)
         attach_late(birth.late, below_workspace=True)
         landlock.allow_run(rules, request, descriptors)
         if "files" in request:

@@ -5,6 +5,7 @@ Datagrams of JSON over `SOCK_SEQPACKET`. Nothing in the sandbox but pid 1 has it
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -29,8 +30,13 @@ class Control:
         return (json.loads(data), descriptors) if data else None
 
     def say(self, fact: Dict[str, Any], descriptors: Optional[List[int]] = None) -> None:
-        """Tell the host a fact. It reads them when it wants to, at the latest at the end; later ones win."""
+        """Tell the host a fact. It reads them when it wants to, at the latest at the end; later ones win.
+
+        Raises `OSError` where the descriptors beside it cannot be sent now; see `send`.
+        """
         try:
             send(self._socket, fact, descriptors or [])
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                raise
             os._exit(1)  # nobody is left to be told

@@ -13,25 +13,28 @@ import stat
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, Tuple
+    from typing import Callable, Dict, Iterator, Tuple
 
 # Each folder on the way is open, twice, while what is below it is copied.
 MAX_DEPTH = 100
 
+_BYTES_AT_ONCE = 2**24
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def copy_folder(source: str, target: str) -> None:
+def copy_folder(source: str, target: str, meanwhile: Callable[[], None]) -> None:
     """Copy what is in one folder into another, but not what is mounted there. Sockets are left out.
 
-    What there is already in the other stays. Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
+    What there is already in the other stays. `meanwhile` is called again and again, and ends it by what it raises.
+    Raises `OSError`, for folders nested deeper than `MAX_DEPTH` too.
     """
     with _opened(source) as from_folder, _opened(target) as to_folder:
-        _Copy(from_folder, to_folder).folder(from_folder, to_folder, "", MAX_DEPTH)
+        _Copy(from_folder, to_folder, meanwhile).folder(from_folder, to_folder, "", MAX_DEPTH)
 
 
 class _Copy:
-    def __init__(self, source: int, target: int) -> None:
+    def __init__(self, source: int, target: int, meanwhile: Callable[[], None]) -> None:
+        self._meanwhile = meanwhile
         self._device = os.fstat(source).st_dev
         self._target_device = os.fstat(target).st_dev
         self._target = target
@@ -42,6 +45,7 @@ class _Copy:
         if not deeper:
             raise OSError(errno.ELOOP, "folders are nested deeper than %d" % MAX_DEPTH)
         for name in os.listdir(source):
+            self._meanwhile()
             with contextlib.suppress(FileNotFoundError, FileExistsError):  # it was removed meanwhile; it stays
                 status = os.stat(name, dir_fd=source, follow_symlinks=False)
                 if status.st_dev == self._device:
@@ -63,31 +67,39 @@ class _Copy:
                 self.folder(inner_source, inner_target, path + "/", deeper - 1)
                 os.fchmod(inner_target, stat.S_IMODE(status.st_mode))
         elif stat.S_ISREG(status.st_mode):
-            _copy_file(source, target, name)
+            self._file(source, target, name)
         elif stat.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif stat.S_ISFIFO(status.st_mode):
             os.mkfifo(name, stat.S_IMODE(status.st_mode), dir_fd=target)
 
-
-def _copy_file(source: int, target: int, name: str) -> None:
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source)
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):  # something else has the name now
-            return
-        copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, dir_fd=target)
+    def _file(self, source: int, target: int, name: str) -> None:
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source)
         try:
-            for start, end in _parts_with_data(file, status.st_size):
-                _copy_part(file, copy, start, end)
-            os.ftruncate(copy, status.st_size)
-            os.fchmod(copy, stat.S_IMODE(status.st_mode))
-            _keep_times(copy, status)
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):  # something else has the name now
+                return
+            copy = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, dir_fd=target)
+            try:
+                for start, end in _parts_with_data(file, status.st_size):
+                    self._part(file, copy, start, end)
+                os.ftruncate(copy, status.st_size)
+                os.fchmod(copy, stat.S_IMODE(status.st_mode))
+                _keep_times(copy, status)
+            finally:
+                os.close(copy)
         finally:
-            os.close(copy)
-    finally:
-        os.close(file)
+            os.close(file)
+
+    def _part(self, file: int, copy: int, start: int, end: int) -> None:
+        os.lseek(copy, start, os.SEEK_SET)
+        while start < end:
+            self._meanwhile()
+            sent = os.sendfile(copy, file, start, min(end - start, _BYTES_AT_ONCE))
+            if not sent:  # it has become shorter
+                return
+            start += sent
 
 
 def _parts_with_data(file: int, size: int) -> Iterator[Tuple[int, int]]:
@@ -103,15 +115,6 @@ def _parts_with_data(file: int, size: int) -> Iterator[Tuple[int, int]]:
         end = os.lseek(file, start, os.SEEK_HOLE)
         yield start, min(end, size)
         start = end
-
-
-def _copy_part(file: int, copy: int, start: int, end: int) -> None:
-    os.lseek(copy, start, os.SEEK_SET)
-    while start < end:
-        sent = os.sendfile(copy, file, start, end - start)
-        if not sent:  # it has become shorter
-            return
-        start += sent
 
 
 def _keep_times(descriptor: int, status: os.stat_result) -> None:

@@ -6,6 +6,8 @@ import array
 import json
 import socket
 
+from .passing import send_with
+
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
@@ -28,6 +30,5 @@ def receive(sock: socket.socket) -> Tuple[bytes, List[int]]:
 
 
 def send(sock: socket.socket, message: Dict[str, Any], descriptors: List[int]) -> None:
-    """Send one datagram with descriptors beside it."""
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    sock.sendmsg([json.dumps(message).encode()], rights)
+    """Send one datagram with descriptors beside it. Raises `OSError`, as `send_with` does."""
+    send_with(sock, json.dumps(message).encode(), descriptors)

@@ -81,7 +81,10 @@ class Family:
                 raise ValueError("nobody knows what %r is" % op)
         except Exception as error:  # the host decides what it means
             answer["error"] = "%s: %s" % (type(error).__name__, error)
-        self._control.say(answer, descriptors)
+        try:
+            self._control.say(answer, descriptors)
+        except OSError as error:  # too many descriptors are underway: the host will have the tree removed
+            self._control.say({**answer, "error": error.strerror})
         for descriptor in [*given, *descriptors]:
             os.close(descriptor)
 
@@ -121,10 +124,13 @@ class Family:
             make_point(tree + path, os.path.isdir(path))
         self._mount_again(tree, below_input=False)
         for folder in _FOLDERS:
-            self._watcher.in_memory.append(tree + folder)
-            copy_folder(source + folder, tree + folder)
+            self._watcher.memory.file_systems.append(tree + folder)
+            copy_folder(source + folder, tree + folder, self._look)
         linux.move_mount(inputs, tree + "/workspace/input")
         self._mount_again(tree, below_input=True)
+
+    def _look(self) -> None:
+        self._watcher.look_meanwhile(lambda: self._control.say({"limit": "processes"}))
 
     def _mount_again(self, tree: str, below_input: bool) -> None:
         """Mount below a tree's own folders what is mounted there in the sandbox's root."""
@@ -164,8 +170,9 @@ class Family:
             return
         self._made.discard(number)
         tree = _tree(number)
-        self._watcher.in_memory = [
-            place for place in self._watcher.in_memory if not (isinstance(place, str) and place.startswith(tree + "/"))
+        memory = self._watcher.memory
+        memory.file_systems = [
+            place for place in memory.file_systems if not (isinstance(place, str) and place.startswith(tree + "/"))
         ]
         linux.umount(tree, linux.MNT_DETACH)
         os.rmdir(str(number), dir_fd=self._trees)

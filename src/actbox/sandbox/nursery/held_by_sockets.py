@@ -37,6 +37,8 @@ _LISTENING = 10
 
 # No message of a stream takes more than this for each byte that it has.
 _LARGEST_OVERHEAD = 1024
+# The kernel's own for a socket, also one that waits to be accepted and that no descriptor leads to.
+_ONE = 2048
 # What a sender may have underway unless it asks for more (net.core.wmem_default), and how many senders that have gone
 # may have left something in a queue of datagrams (net.unix.max_dgram_qlen, and one).
 _LEFT_BY_ONE, _SENDERS = 212_992, 11
@@ -84,7 +86,7 @@ class HeldBySockets:
         ours = 1 if self._netlink is not None else 0
         if counts.get("sockets", 1 + ours) <= ours:
             return 0
-        held = self._local()
+        held = (counts["sockets"] - ours) * _ONE + self._local()
         for family, suffix in ((socket.AF_INET, ""), (socket.AF_INET6, "6")):
             for name, protocol in (("tcp", socket.IPPROTO_TCP), ("udp", socket.IPPROTO_UDP)):
                 # Of these the kernel looks through the tables of all namespaces, which takes it a while.

@@ -11,6 +11,7 @@ import os
 import signal
 
 from . import linux
+from .watches import leave_half_to_host
 
 GUEST_ID = 1000
 # Below 65534 (nobody), so that it also exists where a container maps 65536 ids, and owned by no Debian account.
@@ -44,6 +45,7 @@ class Identity:
         uid, gid = os.geteuid(), os.getegid()
         linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
         write_map("self", GUEST_ID, uid, gid, deny_setgroups=True)
+        leave_half_to_host()
 
     def map_child(self, pid: int) -> None:
         """As root, say who a child is that has just entered a user namespace of its own."""

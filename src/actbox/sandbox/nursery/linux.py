@@ -113,7 +113,7 @@ _FSMOUNT_CLOEXEC = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
-_F_SETPIPE_SZ = 1031
+F_SETPIPE_SZ = 1031
 
 # By architecture, as `os.uname().machine` has it.
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
@@ -372,7 +372,7 @@ def set_pipe_size(fd: int, size: int) -> int:
 
     Beyond `/proc/sys/fs/pipe-max-size` it needs CAP_SYS_RESOURCE on the host (EPERM).
     """
-    return fcntl.fcntl(fd, _F_SETPIPE_SZ, size)
+    return fcntl.fcntl(fd, F_SETPIPE_SZ, size)
 
 
 # How the calls are made

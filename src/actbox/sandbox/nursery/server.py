@@ -7,6 +7,7 @@ When the host's end is closed, by intent or because the host has died, every san
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -110,9 +111,16 @@ class _Nursery:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        send(self._control, answer, sent)
-        for descriptor in sent:
-            os.close(descriptor)
+        try:
+            send(self._control, answer, sent)
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            # What was made ends with its descriptors, or is removed when the host next asks for that.
+            send(self._control, {"error": error.strerror}, [])
+        finally:
+            for descriptor in sent:
+                os.close(descriptor)
         return True
 
     def _prepare(

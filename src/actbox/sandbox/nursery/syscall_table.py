@@ -64,7 +64,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "Open, read and write files: the root that a guest sees decides which.",
         "close close_range read write readv writev pread64 pwrite64 preadv "
         "pwritev preadv2 pwritev2 lseek truncate ftruncate fallocate fadvise64 readahead copy_file_range "
-        "sendfile splice tee fsync fdatasync sync_file_range flock fcntl dup dup2 dup3 pipe pipe2",
+        "sendfile splice tee fsync fdatasync sync_file_range flock dup dup2 dup3 pipe pipe2",
     ),
     (
         "Look at files and change what their owner may change.",
@@ -126,12 +126,8 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     ),
     (
-        "Share semaphores with the guest's own processes: the ipc namespace confines them.",
-        "semget semop semtimedop semctl",
-    ),
-    (
-        "Restrict oneself further.",
-        "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+        "Enter the Landlock domain whose rules pid 1 has made: so the guest itself ends its birth.",
+        "landlock_restrict_self",
     ),
 )
 
@@ -201,6 +197,11 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
         "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",
         "ioctl",
         (Only(1, _IOCTLS, errno.ENOTTY),),
+    ),
+    (
+        "Copy descriptors, set their flags, lock files; no larger pipes: one user's have little for all sandboxes.",
+        "fcntl",
+        (Never(1, linux.F_SETPIPE_SZ, errno.EPERM),),
     ),
     (
         "Name the thread, tune its memory and timers, give up rights; not PR_SET_MM, PR_SET_PTRACER, PR_CAP_AMBIENT.",
@@ -286,7 +287,8 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
     ),
     (
         "Memory that belongs to no process and lies in no folder: where there is no cgroup, nothing would count it.",
-        "memfd_create shmget shmat shmdt shmctl",
+        "memfd_create shmget shmat shmdt shmctl semget semop semtimedop semctl landlock_create_ruleset "
+        "landlock_add_rule",
         errno.ENOSYS,
     ),
     (

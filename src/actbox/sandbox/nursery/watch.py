@@ -8,6 +8,7 @@ that a tree can pass a limit by what it takes between two looks.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -16,8 +17,7 @@ import time
 
 from .charged_memory import ChargedMemory
 from .control import Control
-from .held_by_pipes import HeldByPipes
-from .held_by_sockets import HeldBySockets
+from .counted_memory import CountedMemory
 from .share_of_time import Share, Weight
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -34,12 +34,9 @@ _FIRST_LOOK_SECONDS = 0.01
 # nobody else would stop it from taking memory all of a sudden.
 _IDLE_SECONDS, _IDLE_SECONDS_WITH_MEMORY = 0.4, 0.1
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 # Runs or could; or waits in the kernel, as for memory, for what will not take long.
 _WANTS_PROCESSOR = (b"R", b"D")
 _TICK = os.sysconf("SC_CLK_TCK")
-# File systems of the run's own that lie in memory. The workspace outlives the run, and has a limit of its own.
-_IN_MEMORY = ("/tmp", "/dev/shm")
 
 
 class _Process:
@@ -86,10 +83,10 @@ class Watcher:
         self._told_crowded = False
         self._used_seconds = 0.0
         self._looks = self._idle_looks = 0
-        self._sockets = HeldBySockets(self._read)
-        self._pipes = HeldByPipes(proc)
-        self.in_memory: list[str | int] = list(_IN_MEMORY)
-        """Where file systems lie whose files count as memory: paths, or descriptors."""
+        self._look_again = 0.0
+        self.passed = ""
+        """The limit, if any, that the tree has passed, for which it has been ended."""
+        self.memory = CountedMemory(proc, self._read)
 
     def begin(self, limits: dict[str, float], owed: float) -> None:
         """Watch a run from now on; `limits` are those that are left to us, `owed` is what `Weight` begins with."""
@@ -99,8 +96,24 @@ class Watcher:
         if "cpus" in limits:
             self._share = Share(limits["cpus"], self._seconds(self._processes()), time.monotonic())
 
-    def look(self, tell_crowded: Callable[[], None]) -> str | None:
-        """Return the limit that is passed now, if any; say, once in a run, if there are as many processes as may be."""
+    def look(self, tell_crowded: Callable[[], None]) -> None:
+        """End the tree if it has passed a limit; say, once in a run, if there are as many processes as may be."""
+        if not self.passed:
+            self.passed = self._passed(tell_crowded) or ""
+            if self.passed:
+                self.weight.let_end()
+                _signal_all(signal.SIGKILL)
+
+    def look_meanwhile(self, tell_crowded: Callable[[], None]) -> None:
+        """Do as `look`, if it is time to: for what lasts. Raises `OSError` once the tree has passed a limit."""
+        if time.monotonic() >= self._look_again:
+            self.look(tell_crowded)
+            self._look_again = time.monotonic() + LOOK_EVERY_SECONDS
+        if self.passed:
+            raise OSError(errno.ECANCELED, "the limit %s was passed meanwhile" % self.passed)
+
+    def _passed(self, tell_crowded: Callable[[], None]) -> str | None:
+        """Return the limit that is passed now, if any."""
         self._looks += 1
         processes = self._processes()
         if not self._told_crowded:
@@ -174,34 +187,7 @@ class Watcher:
     def _uses_too_much_memory(self, processes: list[_Process]) -> bool:
         if "memory_mib" not in self._limits:  # a cgroup sees to it
             return False
-        most = self._limits["memory_mib"] * 2**20
-        files = self._sockets.held()  # in no process's address space either
-        files += self._pipes.held([process.key[0] for process in processes], int(most / 4))
-        for path in self.in_memory:
-            system = os.statvfs(path)
-            files += (system.f_blocks - system.f_bfree) * system.f_frsize
-        if files + sum(process.virtual_bytes for process in processes) <= most:
-            return False
-        if files + self._shared_mappings(processes) > most:
-            return True
-        if files + sum(process.pages for process in processes) * _PAGE <= most:
-            return False
-        return files + sum(self._proportional(process) for process in processes) > most
-
-    def _shared_mappings(self, processes: list[_Process]) -> int:
-        """Return the size of the tree's shared anonymous mappings: their pages stay when nobody's tables have them."""
-        sizes: dict[bytes, int] = {}
-        for process in processes:
-            text = self._read("%d/maps" % process.key[0])
-            if text is None:  # it shows nothing of itself: then all that it has may be such a mapping
-                sizes[b"%d" % process.key[0]] = process.virtual_bytes
-                continue
-            for line in text.splitlines():
-                if line.endswith(b"/dev/zero (deleted)"):
-                    span, _, _, _, inode = line.split()[:5]
-                    first, last = (int(address, 16) for address in span.split(b"-"))
-                    sizes[inode] = sizes.get(inode, 0) + last - first
-        return sum(sizes.values())
+        return self.memory.passes(int(self._limits["memory_mib"] * 2**20), processes)
 
     def _seconds(self, processes: list[_Process]) -> float:
         """Return processor time that the tree has used for certain.
@@ -256,15 +242,6 @@ class Watcher:
             os.close(folder)
         return any(_state(text) in _WANTS_PROCESSOR for text in texts if text is not None)
 
-    def _proportional(self, process: _Process) -> int:
-        """Return a process's memory, what it shares with others counted in proportion."""
-        text = self._read("%d/smaps_rollup" % process.key[0])
-        if text is not None:
-            for line in text.splitlines():
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-        return process.pages * _PAGE
-
     def _read(self, path: str) -> bytes | None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
@@ -312,9 +289,9 @@ def watch(
     poll = select.poll()
     poll.register(control.descriptor, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
-    taken, limit, next_look, is_held = False, "", 0.0, False
+    taken, next_look, is_held = False, 0.0, False
     while True:
-        _reap(guests, limit, control if not taken else None)
+        _reap(guests, watcher.passed, control if not taken else None)
         for ready, _ in poll.poll(max(next_look - time.monotonic(), 0) * 1000 if taken else None):
             if ready == wake_read:
                 os.read(wake_read, 4096)
@@ -333,12 +310,8 @@ def watch(
             if is_held:
                 watcher.let_go_on()
                 is_held = False
-            if not limit:
-                limit = watcher.look(lambda: control.say({"limit": "processes"})) or ""
-                if limit:
-                    watcher.weight.let_end()
-                    _signal_all(signal.SIGKILL)
-            still = 0.0 if limit else watcher.hold_back()
+            watcher.look(lambda: control.say({"limit": "processes"}))
+            still = 0.0 if watcher.passed else watcher.hold_back()
             is_held = still > 0
             next_look = time.monotonic() + (still or watcher.pause())
 

@@ -145,9 +145,15 @@ class Child(GuestProcess):
             reaper().listen(self._control.fileno(), self._on_control)
 
     def tell(self, op: str, descriptors: Sequence[int] = (), **request: Any) -> None:
-        """Tell pid 1 to do something; one that is gone does not hear it."""
-        with contextlib.suppress(OSError):
+        """Tell pid 1 to do something; one that is gone does not hear it.
+
+        Raises `SandboxUnavailable` where the descriptors cannot be sent now.
+        """
+        try:
             send(self._control, {"op": op, **request}, list(descriptors))
+        except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                raise SandboxUnavailable(f"the sandbox could not be told ({op}: {error.strerror})") from error
 
     def interrupt(self) -> None:
         self.tell("interrupt")

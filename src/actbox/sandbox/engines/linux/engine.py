@@ -19,6 +19,7 @@ from actbox.sandbox.contract import Session
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
+from actbox.sandbox.nursery.passing import most_open_in_guest
 from actbox.sandbox.overlays import OverlayChanges
 from actbox.sandbox.workspace import Workspace
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 # Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
 _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
+# Of those with a queue, and timers, which the kernel counts by user. The ordinary signals need none.
+_PENDING_SIGNALS = 256
 _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 
 
@@ -125,8 +128,13 @@ class LinuxSandbox(LocalSandbox):
         return LinuxSandbox(self.policy, self._network, self._debt)
 
     def _guest_limits(self) -> Mapping[str, float]:
-        # The kernel counts our pid 1 with the guest's own processes.
-        return {**super()._guest_limits(), "processes": self.policy.limits.processes + 1}
+        limits = self.policy.limits
+        return {
+            **super()._guest_limits(),
+            "processes": limits.processes + 1,  # the kernel counts our pid 1 with the guest's own processes
+            "open_files": min(limits.open_files, most_open_in_guest()),
+            "pending_signals": _PENDING_SIGNALS,
+        }
 
     def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
         stock, stored = self._open()

@@ -7,6 +7,7 @@ workspaces by descriptor, and hands both to the next process.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import site
@@ -221,6 +222,8 @@ class Nursery:
         try:
             send(self._control, {"op": op, **request}, descriptors or [])
         except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
         return self._hear(op)
 

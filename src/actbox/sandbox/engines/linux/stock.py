@@ -125,10 +125,10 @@ class Stock:
             try:
                 _, (folder,) = self.nursery.ask("open_workspace", name=name, **request)
                 return name, folder
-            except NurseryDied:
+            except SandboxUnavailable as error:
                 with self._changed:
                     self._closing_names.append(name)  # it may have been made all the same
-                if last:
+                if last or not isinstance(error, NurseryDied):
                     raise
         raise AssertionError
 

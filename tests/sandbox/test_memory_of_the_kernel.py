@@ -1,4 +1,4 @@
-"""Where no control group counts memory, what sockets and pipes hold for a program is counted all the same."""
+"""Where no control group counts memory, what the kernel takes for a program is counted all the same."""
 
 from __future__ import annotations
 
@@ -65,17 +65,45 @@ for _ in range(90):
         fill(one, one.send)
 """,
     "pipes": """
-import fcntl
 own = b'x' * (80 * 2**20)  # the kernel lets one user's pipes have 64 MiB
+for _ in range(3): os.fork()
 for n in range(120):
     held.append(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
-    try: fcntl.fcntl(held[-1][1], 1031, 2**20)
-    except OSError: pass
     try:
         while os.write(held[-1][1], bytes(2**16)): pass
     except OSError:
         pass
 """,
+    "sockets that wait to be accepted": """
+for n in range(60):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(f'\\0{n}')
+    server.listen(2000)
+    held.append(server)
+    for _ in range(2000):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.setblocking(False)
+            client.connect(f'\\0{n}')
+""",
+    "page tables": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+for n in range(20_000):
+    place = libc.mmap((1 << 40) + (n << 30), 4096, 1, 0x100022, -1, 0)  # a page far from all others takes two of tables
+    ctypes.c_char.from_address(place).value
+""",
+    "mappings": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+for _ in range(4): os.fork()
+at = libc.mmap(None, 60_000 << 13, 0, 0x4022, -1, 0)
+for n in range(60_000): libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)
+""",
+    "names of links": "for n in range(131_000): os.symlink('x' * 127, f'/tmp/{n:0240}')\nown = b'x' * (40 * 2**20)",
     "udp": """
 for _ in range(5): os.fork()
 for _ in range(100):

@@ -1,0 +1,128 @@
+"""How much memory a sandbox's processes take where no control group counts it: theirs, and the kernel's for them.
+
+Of the kernel's, what a program can take much of without taking its own: files in memory and their names, sockets,
+pipes, page tables, mappings. What is cheap to ask bounds what is dear, which is only asked where it can matter.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .held_by_pipes import HeldByPipes
+from .held_by_sockets import HeldBySockets
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from io import BufferedReader
+    from typing import Callable, Dict, List, Protocol, Sequence, Tuple, Union
+
+    class Process(Protocol):
+        """What is known of a process."""
+
+        key: Tuple[int, int]
+        virtual_bytes: int
+        pages: int
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# File systems of the run's own that lie in memory. The workspace outlives the run, and has a limit of its own.
+_IN_MEMORY = ("/tmp", "/dev/shm")
+# What the kernel takes for a file, folder or link in memory, with its name, and for a mapping.
+_FILE, _MAPPING = 1024, 256
+# Three pages of tables lead to a page that lies far from all others, and that need not be there.
+_WITH_TABLES = 4
+_SHARED = b"/dev/zero (deleted)\n"
+_BYTES_AT_ONCE = 2**18
+
+
+class CountedMemory:
+    """Counts again and again what a tree of processes takes."""
+
+    def __init__(self, proc: int, read: Callable[[str], Union[bytes, None]]) -> None:
+        """`proc` is a `/proc` that shows the processes; `read` reads a file of it, and returns `None` for none."""
+        self._proc = proc
+        self._read = read
+        self._sockets = HeldBySockets(read)
+        self._pipes = HeldByPipes(proc)
+        self.file_systems: List[Union[str, int]] = list(_IN_MEMORY)
+        """Where file systems lie whose files count as memory: paths, or descriptors."""
+
+    def passes(self, most: int, processes: Sequence[Process]) -> bool:
+        """Whether these processes, and the kernel for them, have more than so many bytes."""
+        kernel = self._sockets.held() + self._pipes.held([process.key[0] for process in processes], int(most / 4))
+        kernel += sum(_held_by_files(place) for place in self.file_systems)
+        virtual = sum(process.virtual_bytes for process in processes)
+        if kernel + virtual * _WITH_TABLES <= most:
+            return False
+        kernel += sum(self._tables(process) for process in processes)
+        if kernel + virtual <= most:
+            return kernel > most
+        mappings, shared = self._mappings(processes, most - kernel)
+        kernel += mappings
+        if kernel + shared > most:
+            return True
+        if kernel + sum(process.pages for process in processes) * _PAGE <= most:
+            return False
+        return kernel + sum(self._proportional(process) for process in processes) > most
+
+    def _tables(self, process: Process) -> int:
+        """Return the size of a process's page tables, and of its huge pages, which are not among its pages."""
+        text = self._read("%d/status" % process.key[0]) or b""
+        return (_kib(text, b"\nVmPTE:") + _kib(text, b"\nHugetlbPages:")) * 1024
+
+    def _mappings(self, processes: Sequence[Process], most: int) -> Tuple[int, int]:
+        """Return what the kernel takes for the tree's mappings, and the size of its shared anonymous ones.
+
+        The pages of those stay when nobody's tables have them. Counting ends where the first comes to more than `most`.
+        """
+        count = hidden = 0
+        sizes: Dict[bytes, int] = {}
+        for process in processes:
+            try:
+                descriptor = os.open("%d/maps" % process.key[0], os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+            except FileNotFoundError:  # it has ended
+                continue
+            except OSError:  # it shows nothing of itself: then all that it has may be such a mapping
+                hidden += process.virtual_bytes
+                continue
+            with open(descriptor, "rb") as file:
+                while lines := _some_lines(file):
+                    count += len(lines)
+                    for line in lines:
+                        if line.endswith(_SHARED):
+                            inode, end = _end_of_shared(line)
+                            sizes[inode] = max(sizes.get(inode, 0), end)
+                    if count * _MAPPING > most:
+                        break
+        return count * _MAPPING, hidden + sum(sizes.values())
+
+    def _proportional(self, process: Process) -> int:
+        """Return a process's memory, what it shares with others counted in proportion."""
+        text = self._read("%d/smaps_rollup" % process.key[0])
+        found = _kib(text, b"\nPss:") if text is not None else 0
+        return found * 1024 or process.pages * _PAGE
+
+
+def _held_by_files(place: Union[str, int]) -> int:
+    system = os.statvfs(place)
+    return (system.f_blocks - system.f_bfree) * system.f_frsize + (system.f_files - system.f_ffree) * _FILE
+
+
+def _kib(text: bytes, name: bytes) -> int:
+    """Return the number that stands behind a name at the beginning of a line; 0 where the kernel does not say."""
+    start = text.find(name)
+    return int(text[start + len(name) :].split(None, 1)[0]) if start >= 0 else 0
+
+
+def _some_lines(file: BufferedReader) -> List[bytes]:
+    try:
+        return file.readlines(_BYTES_AT_ONCE)
+    except OSError:  # it has ended
+        return []
+
+
+def _end_of_shared(line: bytes) -> Tuple[bytes, int]:
+    """Return of which shared mapping a line shows a part, and where in it that ends: it begins at 0, shown or not."""
+    span, _, offset, _, inode = line.split()[:5]
+    first, last = (int(address, 16) for address in span.split(b"-"))
+    return inode, int(offset, 16) + last - first

@@ -1,0 +1,53 @@
+"""How many watches of files (`inotify(7)`) there may be: the kernel counts them by user, for sandboxes and host alike.
+
+What waits in an instance's queue is the kernel's memory, up to 8 MiB, which nobody counts where there is no cgroup.
+A user namespace has bounds of its own, for itself and those below it (`namespaces(7)`, `/proc/sys/user`).
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Dict
+
+# Programs that watch files have one instance, or one for each of a few folders.
+_OF_ONE = {"max_inotify_instances": 8, "max_inotify_watches": 8192}
+_OF_HOST = {
+    "max_inotify_instances": "/proc/sys/fs/inotify/max_user_instances",
+    "max_inotify_watches": "/proc/sys/fs/inotify/max_user_watches",
+}
+
+
+def bound_own(proc: int) -> None:
+    """Bound those of this process's user namespace, which must be a sandbox's; `proc` is a `/proc` in full."""
+    _bound(proc, _OF_ONE)
+
+
+def leave_half_to_host() -> None:
+    """Bound those of this process's user namespace, and all sandboxes below it, to half of what the user may have."""
+    most = {}
+    for name, path in _OF_HOST.items():
+        try:
+            with open(path) as file:
+                most[name] = max(1, int(file.read()) // 2)
+        except FileNotFoundError:  # a kernel without such watches
+            pass
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _bound(proc, most)
+    finally:
+        os.close(proc)
+
+
+def _bound(proc: int, most: Dict[str, int]) -> None:
+    for name, number in most.items():
+        try:
+            descriptor = os.open("sys/user/" + name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        except FileNotFoundError:  # a kernel without such watches
+            continue
+        try:
+            os.write(descriptor, b"%d" % number)
+        finally:
+            os.close(descriptor)
