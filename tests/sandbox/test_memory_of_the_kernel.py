@@ -128,6 +128,11 @@ socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '/tmp/log')
 import os
 pipes = [os.pipe() for _ in range(80)]
 for _, end in pipes: os.write(end, b'x')
+import ctypes
+watches = [ctypes.CDLL(None).inotify_init1(os.O_CLOEXEC) for _ in range(4)]
+assert all(ctypes.CDLL(None).inotify_add_watch(watch, b'/tmp', 0xFFF) > 0 for watch in watches)
+for n in range(2000): open(f'/tmp/file{n}', 'w').close()
+assert all(os.read(watch, 4096) for watch in watches)
 time.sleep(0.3)
 sum(len(other.recv(100_000)) for _, other in pairs)
 """
@@ -145,7 +150,7 @@ async def _run(code: str, monkeypatch: pytest.MonkeyPatch) -> ExecutionResult:
 
 
 @pytest.mark.parametrize("way", FILLED)
-async def test_a_program_whose_sockets_or_pipes_hold_too_much_is_ended(
+async def test_a_program_for_which_the_kernel_takes_too_much_is_ended(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = await _run(f"{_FILL}{FILLED[way]}\ntime.sleep(1.5)", monkeypatch)

@@ -31,7 +31,7 @@ _IN_MEMORY = ("/tmp", "/dev/shm")
 _FILE, _MAPPING = 1024, 256
 # Three pages of tables lead to a page that lies far from all others, and that need not be there.
 _WITH_TABLES = 4
-_SHARED = b"/dev/zero (deleted)\n"
+_SHARED = b"/dev/zero (deleted)"
 _BYTES_AT_ONCE = 2**18
 
 
@@ -56,7 +56,7 @@ class CountedMemory:
             return False
         kernel += sum(self._tables(process) for process in processes)
         if kernel + virtual <= most:
-            return kernel > most
+            return False
         mappings, shared = self._mappings(processes, most - kernel)
         kernel += mappings
         if kernel + shared > most:
@@ -80,15 +80,15 @@ class CountedMemory:
         for process in processes:
             try:
                 descriptor = os.open("%d/maps" % process.key[0], os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-            except FileNotFoundError:  # it has ended
+            except (FileNotFoundError, ProcessLookupError):  # it has ended
                 continue
             except OSError:  # it shows nothing of itself: then all that it has may be such a mapping
                 hidden += process.virtual_bytes
                 continue
             with open(descriptor, "rb") as file:
                 while lines := _some_lines(file):
-                    count += len(lines)
-                    for line in lines:
+                    count += lines.count(b"\n")
+                    for line in lines.splitlines() if _SHARED in lines else ():
                         if line.endswith(_SHARED):
                             inode, end = _end_of_shared(line)
                             sizes[inode] = max(sizes.get(inode, 0), end)
@@ -99,8 +99,7 @@ class CountedMemory:
     def _proportional(self, process: Process) -> int:
         """Return a process's memory, what it shares with others counted in proportion."""
         text = self._read("%d/smaps_rollup" % process.key[0])
-        found = _kib(text, b"\nPss:") if text is not None else 0
-        return found * 1024 or process.pages * _PAGE
+        return process.pages * _PAGE if text is None else _kib(text, b"\nPss:") * 1024
 
 
 def _held_by_files(place: Union[str, int]) -> int:
@@ -114,11 +113,12 @@ def _kib(text: bytes, name: bytes) -> int:
     return int(text[start + len(name) :].split(None, 1)[0]) if start >= 0 else 0
 
 
-def _some_lines(file: BufferedReader) -> List[bytes]:
+def _some_lines(file: BufferedReader) -> bytes:
+    """Return the next lines of a file, as many as are no trouble; empty at its end."""
     try:
-        return file.readlines(_BYTES_AT_ONCE)
+        return file.read(_BYTES_AT_ONCE) + file.readline()
     except OSError:  # it has ended
-        return []
+        return b""
 
 
 def _end_of_shared(line: bytes) -> Tuple[bytes, int]:
