@@ -53,10 +53,14 @@ class Net:
         secrets: Sequence[Secret] = (),
         kind: Kind = "proxy",
         port: int | None = None,
+        own_trust: bool = False,
         **bounds: Any,
     ) -> Door:
-        """Start a proxy for a policy; `port` is the one that clients of the kinds without a proxy take it for."""
-        trusted = ssl.create_default_context(cadata=self.authority.pem.decode())
+        """Start a proxy for a policy; with `own_trust` it is not told which authorities to believe.
+
+        `port` is the one that clients of the kinds without a proxy take it for.
+        """
+        trusted = None if own_trust else ssl.create_default_context(cadata=self.authority.pem.decode())
         egress = EgressProxy(domains, secrets, Upstream(resolve=self._resolve, tls=trusted), bounds=Bounds(**bounds))
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         door = Door(listener.getsockname()[1], egress, self.folder / "authority.pem")

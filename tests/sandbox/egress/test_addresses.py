@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-import actbox
 from actbox import AllowedDomain
 from actbox.core.addresses import reach_of
 from actbox.sandbox.egress.refusal import Denied
 from actbox.sandbox.egress.upstream import Dialer, Upstream
+from tests.conftest import engine_check
 from tests.sandbox.egress.conftest import Net
 
 
@@ -158,7 +158,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(not actbox.check("linux").works, reason="namespaces cannot be had here")
+@pytest.mark.skipif(not engine_check("linux").works, reason="namespaces cannot be had here")
 def test_a_name_does_not_stand_for_the_machine_itself_by_its_public_address():
     done = subprocess.run([sys.executable, "-c", ON_THIS_MACHINE], capture_output=True, text=True, timeout=60)
     refused, nothing, by_address, private = done.stdout.splitlines() or [done.stderr, "", "", ""]

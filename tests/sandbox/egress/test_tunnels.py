@@ -28,6 +28,21 @@ def client_hello(name: str | None, *, context: ssl.SSLContext | None = None) -> 
     return out.read()
 
 
+def with_hidden_name(plain: bytes) -> bytes:
+    """Return a ClientHello with an encrypted one inside."""
+    hello = bytearray(plain)
+    extra = struct.pack("!HH", 0xFE0D, 4) + b"\0\0\0\0"
+    session = hello[43]
+    at = 44 + session
+    at += 2 + int.from_bytes(hello[at : at + 2], "big")
+    at += 1 + hello[at]
+    hello += extra
+    for place, size in ((3, 2), (6, 3), (at, 2)):
+        length = int.from_bytes(hello[place : place + size], "big") + len(extra)
+        hello[place : place + size] = length.to_bytes(size, "big")
+    return bytes(hello)
+
+
 async def raw_tls(net: Net, door: Door, host_place: str, hello: bytes) -> bytes:
     """Send a ClientHello through a tunnel and return what comes back."""
     reader, writer, head = await door.tunnel(host_place)
@@ -126,17 +141,7 @@ async def test_a_tunnel_carries_nothing_but_tls(net: Net):
 async def test_a_name_hidden_in_an_encrypted_hello_is_refused_where_the_connection_is_not_read(net: Net):
     host = await net.host("api.example", tls=True)
     door = await net.proxy(AllowedDomain(f"api.example:{host.port}", private=True))
-    hello = bytearray(client_hello("api.example"))
-    extra = struct.pack("!HH", 0xFE0D, 4) + b"\0\0\0\0"
-    session = hello[43]
-    at = 44 + session
-    at += 2 + int.from_bytes(hello[at : at + 2], "big")
-    at += 1 + hello[at]
-    hello += extra
-    for place, size in ((3, 2), (6, 3), (at, 2)):
-        length = int.from_bytes(hello[place : place + size], "big") + len(extra)
-        hello[place : place + size] = length.to_bytes(size, "big")
-    await raw_tls(net, door, host.place, bytes(hello))
+    await raw_tls(net, door, host.place, with_hidden_name(client_hello("api.example")))
     (told,) = await net.all_told(1)
     assert "hides a name" in told.reason
 

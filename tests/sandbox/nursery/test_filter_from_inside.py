@@ -30,6 +30,7 @@ from actbox.sandbox.nursery.syscall_table import (
     Only,
     Without,
 )
+from tests.conftest import engine_check
 
 ARCH = os.uname().machine
 PROBE = (Path(__file__).parent / "inside" / "probe.py").read_text()
@@ -46,7 +47,7 @@ UNFILTERED = {335: {-signal.SIGILL, errno.EPERM}, 336: {-signal.SIGILL, errno.EN
 Call = tuple[int, ...]
 
 pytestmark = [
-    pytest.mark.skipif(not actbox.check("linux").works, reason="the linux engine does not work here"),
+    pytest.mark.skipif(not engine_check("linux").works, reason="the linux engine does not work here"),
     pytest.mark.skipif(ARCH not in NUMBERS, reason="there is no table for this architecture"),
 ]
 

@@ -16,10 +16,11 @@ import pytest
 import actbox
 from actbox.sandbox.nursery import landlock, linux
 from actbox.sandbox.nursery import root as root_module
+from tests.conftest import engine_check
 
 own_process = pytest.mark.own_process
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock of version 2 or later")
-needs_sandboxes = pytest.mark.skipif(not actbox.check("linux").works, reason="the linux engine does not work here")
+needs_sandboxes = pytest.mark.skipif(not engine_check("linux").works, reason="the linux engine does not work here")
 
 SANDBOX_CODE = Path(root_module.__file__).parents[1]
 SECRET = "the neighbour's diary"
