@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -19,10 +21,51 @@ import pytest_asyncio
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
 
+# Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
+WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
+
+# What the linux engine cannot do without, tried by itself: a user namespace with an id mapped, and a mount in it.
+_MAKES_NAMESPACES = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+NEWUSER_NEWNS, MS_REC_PRIVATE = 0x10020000, 0x44000
+uid = os.getuid()
+if libc.unshare(NEWUSER_NEWNS):
+    raise SystemExit("unshare: " + os.strerror(ctypes.get_errno()))
+open("/proc/self/setgroups", "w").write("deny")
+open("/proc/self/uid_map", "w").write(f"0 {uid} 1")
+if libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) or libc.mount(b"x", b"/sys", b"tmpfs", 0, None):
+    raise SystemExit("mount: " + os.strerror(ctypes.get_errno()))
+"""
+
+
+def engine_check(engine: str) -> EngineCheck:
+    """Return whether an engine works here; fail where the linux engine does not, and nothing but its code can be why.
+
+    An engine that breaks must not hide behind tests that are skipped where it does not work.
+    """
+    found = _engine_check(engine)
+    if engine == "linux" and not found.works and os.environ.get(WITHOUT_LINUX) != "1" and not why_no_namespaces():
+        pytest.fail(
+            f"the linux engine does not work, though a process may make namespaces here: {found.reason}. On a machine "
+            f"that cannot have it, {WITHOUT_LINUX}=1 skips what needs it.",
+            pytrace=False,
+        )
+    return found
+
 
 @functools.cache
-def engine_check(engine: str) -> EngineCheck:
+def _engine_check(engine: str) -> EngineCheck:
     return actbox.check(engine)
+
+
+@functools.cache
+def why_no_namespaces() -> str:
+    """Return why a process may not make namespaces here, "" where it may."""
+    if sys.platform != "linux":
+        return "they are Linux's"
+    tried = subprocess.run([sys.executable, "-c", _MAKES_NAMESPACES], capture_output=True, text=True, check=False)
+    return "" if tried.returncode == 0 else tried.stderr.strip() or f"exit code {tried.returncode}"
 
 
 @pytest.fixture(params=actbox.ENGINES)

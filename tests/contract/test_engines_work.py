@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 import actbox
-from tests.conftest import engine_check
-
-# What the linux engine cannot do without, tried by itself: a user namespace with an id mapped, and a mount in it.
-_MAKES_NAMESPACES = """
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-NEWUSER_NEWNS, MS_REC_PRIVATE = 0x10020000, 0x44000
-uid = os.getuid()
-if libc.unshare(NEWUSER_NEWNS):
-    raise SystemExit("unshare: " + os.strerror(ctypes.get_errno()))
-open("/proc/self/setgroups", "w").write("deny")
-open("/proc/self/uid_map", "w").write(f"0 {uid} 1")
-if libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) or libc.mount(b"x", b"/sys", b"tmpfs", 0, None):
-    raise SystemExit("mount: " + os.strerror(ctypes.get_errno()))
-"""
+from tests.conftest import engine_check, why_no_namespaces
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the linux engine needs Linux")
 def test_the_linux_engine_works_where_a_process_may_make_namespaces() -> None:
-    tried = subprocess.run([sys.executable, "-c", _MAKES_NAMESPACES], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"a process may make no namespaces here: {tried.stderr.strip()}")
+    if why := why_no_namespaces():
+        pytest.skip(f"a process may make no namespaces here: {why}")
     found = engine_check("linux")
     assert found.works, f"{found.reason}. {found.advice}"
 

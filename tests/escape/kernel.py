@@ -37,6 +37,21 @@ GROUP = Group(
 # Room for what a call may read or write, so that one that is let through finds its arguments in order.
 _BUFFER = "at = buffer(256)\n"
 
+# The filter answers a request that it denies as the kernel does one that is not for such a file (ENOTTY). Of the devices
+# in a sandbox the source of randomness answers otherwise what it does not know, so that there the two can be told apart.
+_ASKS = (
+    "ctypes, libc = library()\n"
+    "def asks(path, request, argument, flags=os.O_RDONLY):\n"
+    "    fd = os.open(path, flags)\n"
+    "    return call('ioctl', fd, ctypes.c_ulong(request), argument)\n"
+    "ours = call('ioctl', os.open('/dev/urandom', os.O_RDONLY), ctypes.c_ulong(0x5413), buffer(8))[1]\n"
+    "assert ours == 'EINVAL', 'a request that the filter allows must reach the kernel: ' + ours\n"
+)
+
+
+def _requests(path: str, request: int, argument: str, flags: str = "os.O_RDONLY") -> str:
+    return f"{_ASKS}denied(asks({path!r}, {request:#x}, {argument}, {flags}), ('ENOTTY',))"
+
 
 def _device(path: str) -> tuple[str, str]:
     return path, f"refused(lambda: os.open({path!r}, os.O_RDONLY | os.O_NONBLOCK))"
@@ -74,6 +89,10 @@ GROUP.programs(
             "at = buffer(8)\ndenied(syscall('process_vm_readv', os.getpid(), at, 1, at, 0, 0))"
         ),
         "look at where a device's clock is": "denied(syscall('clock_adjtime', 0, buffer(208)))",
+        "push input into a terminal": _requests("/dev/urandom", 0x5412, "b'x'"),
+        "paste into the console": _requests("/dev/urandom", 0x541C, "b'\\x03'"),
+        "take a terminal as its own": _requests("/dev/urandom", 0x540E, "1"),
+        "change how a terminal's line is read": _requests("/dev/urandom", 0x5423, "struct.pack('i', 21)"),
     },
     Bare.GETS_THROUGH,
 )
@@ -110,21 +129,9 @@ GROUP.programs(
         "switch accounting on": "denied(call('acct', b'/tmp/acct'))",
         "hang the terminals up": "denied(syscall('vhangup'))",
         "ask security modules": _BUFFER + "denied(syscall('lsm_get_self_attr', 100, at, at, 0))",
-        "push input into a terminal": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x5412, b'x'))",
-        "paste into the console": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x541C, b'\\x03'))",
-        "take a terminal as its own": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x540E, 1))",
-        "change how a terminal's line is read": "import fcntl\nrefused(lambda: fcntl.ioctl(0, 0x5423, struct.pack('i', 21)))",
-        "freeze a file system": (
-            "import fcntl\nfd = os.open('/workspace', os.O_RDONLY)\nrefused(lambda: fcntl.ioctl(fd, 0xC0045877))"
-        ),
-        "make a file immutable": (
-            "import fcntl\nfd = os.open('mine', os.O_RDWR | os.O_CREAT)\n"
-            "refused(lambda: fcntl.ioctl(fd, 0x40086602, struct.pack('q', 0x10)))"
-        ),
-        "add to the kernel's randomness": (
-            "import fcntl\nfd = os.open('/dev/urandom', os.O_RDONLY)\n"
-            "refused(lambda: fcntl.ioctl(fd, 0x40085203, struct.pack('iii', 8, 4, 0)))"
-        ),
+        "freeze a file system": _requests("/workspace", 0xC0045877, "0"),
+        "make a file immutable": _requests("mine", 0x40086602, "struct.pack('q', 0x10)", "os.O_RDWR | os.O_CREAT"),
+        "add to the kernel's randomness": _requests("/dev/urandom", 0x40085203, "struct.pack('iii', 8, 4, 0)"),
         "write where core dumps go": "refused(lambda: open('/proc/sys/kernel/core_pattern', 'ab').write(b'x'))",
         "write any switch of the kernel": (
             "found = [folder for folder, _, _ in os.walk('/proc/sys')]\nverdict(bool(found), found[:3])"
