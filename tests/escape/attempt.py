@@ -58,7 +58,8 @@ class Attempt:
     """One attempt: its group, what it tries, and the program or the function that tries it.
 
     `target` is a path of this host without which the attempt would prove nothing. `forkable_may` says that a session
-    which can be forked may do just this.
+    which can be forked may do just this. `proven_by` names the planted weakness that lets the attempt through
+    (`weaknesses.py`), where it does not get through already because nothing isolates.
     """
 
     group: str
@@ -67,6 +68,12 @@ class Attempt:
     bare: Bare
     target: str = ""
     forkable_may: bool = False
+    proven_by: str = ""
+
+    @property
+    def proven(self) -> bool:
+        """Whether it has been shown able to succeed: it gets through where what stops it is taken away."""
+        return bool(self.proven_by) or self.bare is not Bare.NOT_TRIED
 
     @property
     def name(self) -> str:

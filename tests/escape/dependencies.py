@@ -35,7 +35,7 @@ GROUP.programs(
         "leave compiled code where there is none yet": (
             "path = os.path.join(os.path.dirname(os.__file__), '__pycache__', 'planted.pyc')\nrefused(lambda: open(path, 'wb'))"
         ),
-        "replace the interpreter's program": "refused(lambda: os.rename('/workspace', os.path.dirname(sys.executable) + '/x'))",
+        "replace the interpreter's program": "refused(lambda: os.rename(sys.executable, sys.executable))",
         "leave a program on the path of programs": "refused(lambda: open(os.path.dirname(sys.executable) + '/planted', 'w'))",
         "change the environment's own settings": "refused(lambda: open(sys.prefix + '/pyvenv.cfg', 'a'))",
         "leave settings for pip": "refused(lambda: open('/etc/pip.conf', 'w'))",

@@ -152,32 +152,32 @@ GROUP.programs(
         ),
         "hard-link a file of the host's": "refused(lambda: os.link({host_file!r}, 'linked'))",
         "change the interpreter's library in memory that is shared": (
-            "import mmap\nfd = os.open(os.__file__, os.O_RDONLY)\n"
-            "refused(lambda: mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_WRITE))"
+            "import mmap\nrefused(lambda: mmap.mmap(os.open(os.__file__, os.O_RDWR), 0, mmap.MAP_SHARED, mmap.PROT_WRITE))"
         ),
         "make shared memory of the library writable afterwards": (
             "ctypes, libc = library()\nfd = os.open(os.__file__, os.O_RDONLY)\nlibc.mmap.restype = ctypes.c_void_p\n"
             "address = libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_long(0))\n"
             "denied(call('mprotect', ctypes.c_void_p(address), ctypes.c_size_t(4096), 3))"
         ),
-        "open its own program to write it": "refused(lambda: open('/proc/self/exe', 'r+b'))",
+        # Nobody can write a program that runs, but whether it could be written at all is found out before.
+        "open its own program to write it": (
+            "try:\n    open('/proc/self/exe', 'r+b')\nexcept OSError as error:\n"
+            "    verdict(error.errno == errno.ETXTBSY, repr(error))\nelse:\n    verdict(True)"
+        ),
         "write through a second name of a descriptor": (
             "fd = os.open(os.__file__, os.O_RDONLY)\nrefused(lambda: os.open(f'/proc/self/fd/{fd}', os.O_RDWR))"
         ),
-        "punch a hole into the library": (
-            "fd = os.open(os.__file__, os.O_RDONLY)\nrefused(lambda: os.posix_fallocate(fd, 0, 1 << 20))"
-        ),
-        "cut the library short": "refused(lambda: os.truncate(os.__file__, 0))",
-        "swap the library for a file of its own": (
-            "open('/tmp/own', 'w').close()\nrefused(lambda: os.rename('/tmp/own', os.__file__))"
-        ),
-        "remove the library": "refused(lambda: os.unlink(os.__file__))",
+        "punch a hole into the library": ("refused(lambda: os.posix_fallocate(os.open(os.__file__, os.O_RDWR), 0, 1))"),
+        "cut the library short": "refused(lambda: os.truncate(os.__file__, os.path.getsize(os.__file__)))",
+        # Nothing comes of it where it is allowed, and where it is not it is refused all the same.
+        "swap the library for another file": ("refused(lambda: os.rename(os.__file__, os.__file__))"),
+        "remove the library": "refused(lambda: os.unlink(os.path.dirname(os.__file__) + '/antigravity.py'))",
         "set an attribute on the interpreter": (
             "refused(lambda: os.setxattr(os.path.realpath(sys.executable), 'user.planted', b'x'))"
         ),
-        "touch a device": "refused(lambda: os.utime('/dev/null', (1, 1)))",
-        "change who may use a device": "refused(lambda: os.chmod('/dev/null', 0o600))",
-        "replace a device": "refused(lambda: os.unlink('/dev/null'))",
+        "touch a device": "refused(lambda: os.utime('/dev/full', (1, 1)))",
+        "change who may use a device": "refused(lambda: os.chmod('/dev/full', 0o600))",
+        "replace a device": "refused(lambda: os.unlink('/dev/full'))",
         "write the interpreter's library": "refused(lambda: open(os.__file__, 'ab'))",
         "write a package": (
             "import sysconfig\nrefused(lambda: open(sysconfig.get_paths()['purelib'] + '/planted.py', 'w'))"
@@ -203,9 +203,7 @@ GROUP.programs(
         "own the interpreter": (
             "path = os.path.realpath(sys.executable)\nrefused(lambda: os.chown(path, os.getuid(), os.getgid()))"
         ),
-        "hard-link a file of the root into the workspace": (
-            "refused(lambda: os.link('/etc/hostname', '/workspace/linked'))"
-        ),
+        "hard-link a file of the root": "refused(lambda: os.link('/etc/hostname', '/etc/linked'))",
         "write the inputs": _writes("/input/planted"),
         "replace the inputs": "refused(lambda: os.rename('/workspace/input', '/workspace/moved'))",
         "make the inputs writable": "refused(lambda: os.chmod('/workspace/input', 0o777))",

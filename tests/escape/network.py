@@ -32,6 +32,7 @@ GROUP = Group(
         ]
     ),
 )
+_IPV6 = "/proc/net/if_inet6"
 
 
 def _opens(*what: str) -> str:
@@ -101,13 +102,7 @@ GROUP.programs(
     {
         "connect to the host's loopback by IPv6": "refused(lambda: socket.create_connection(('::1', {host_port}), 1))",
         "connect to an address of the internet": "refused(lambda: socket.create_connection(('192.0.2.1', 80), 1))",
-        "connect to an address of the internet by IPv6": (
-            "s = socket.socket(socket.AF_INET6)\ns.settimeout(1)\nrefused(lambda: s.connect(('2001:db8::1', 80)))"
-        ),
         "connect to the cloud's metadata": "refused(lambda: socket.create_connection(('169.254.169.254', 80), 1))",
-        "connect to the cloud's metadata by IPv6": (
-            "s = socket.socket(socket.AF_INET6)\ns.settimeout(1)\nrefused(lambda: s.connect(('fd00:ec2::254', 80)))"
-        ),
         "connect to a private address": "refused(lambda: socket.create_connection(('10.0.0.1', 80), 1))",
         "connect to the bridge of containers": "refused(lambda: socket.create_connection(('172.17.0.1', 80), 1))",
         "send a datagram to everybody": (
@@ -116,9 +111,6 @@ GROUP.programs(
         ),
         "send a datagram to a group": (
             "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nrefused(lambda: s.sendto(b'x', ('224.0.0.251', 5353)))"
-        ),
-        "send a datagram to neighbours by IPv6": (
-            "s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\nrefused(lambda: s.sendto(b'x', ('ff02::1', 9, 0, 0)))"
         ),
         "send a datagram out": (
             "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nrefused(lambda: s.sendto(b'x', ('192.0.2.1', 53)))"
@@ -148,7 +140,7 @@ GROUP.programs(
             "s.bind(('192.0.2.7', 0))\nrefused(lambda: s.sendto(b'x', ('192.0.2.1', 9)))"
         ),
         "stand between others' connections": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_IP, 19, 1))",
-        "choose an interface": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 25, b'eth0\\0'))",
+        "choose an interface": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 25, b'lo\\0'))",
         "mark its packets": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 36, 1))",
         "replace the packet filter": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_IP, 64, bytes(128)))",
         "read the packet filter": "s = socket.socket()\nrefused(lambda: s.getsockopt(socket.SOL_IP, 64, 128))",
@@ -174,6 +166,22 @@ GROUP.programs(
         "open a socket of a multiplexer": _opens("41", "socket.SOCK_DGRAM"),
         "open a socket of amateur radio": _opens("3", "socket.SOCK_SEQPACKET"),
         "open a pair of sockets of a cluster": "refused(lambda: socket.socketpair(30, socket.SOCK_SEQPACKET))",
+    }
+)
+GROUP.targets(
+    {
+        "connect to an address of the internet by IPv6": (
+            _IPV6,
+            "s = socket.socket(socket.AF_INET6)\ns.settimeout(1)\nrefused(lambda: s.connect(('2001:db8::1', 80)))",
+        ),
+        "connect to the cloud's metadata by IPv6": (
+            _IPV6,
+            "s = socket.socket(socket.AF_INET6)\ns.settimeout(1)\nrefused(lambda: s.connect(('fd00:ec2::254', 80)))",
+        ),
+        "send a datagram to neighbours by IPv6": (
+            _IPV6,
+            "s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\nrefused(lambda: s.sendto(b'x', ('ff02::1', 9, 0, 0)))",
+        ),
     }
 )
 

@@ -94,7 +94,7 @@ def _from_outside(what: str, act: Any) -> None:
         secret = ground.things["host_secret"]
         spoilt = sorted(entry.name for entry in folder.iterdir()) != before
         spoilt = spoilt or (folder / "secret.txt").read_text() != secret
-        return escaped_if(spoilt or any(secret in text for text in got), got)
+        return escaped_if(spoilt or any(secret in text or "secret.txt" in text for text in got), got)
 
     GROUP.function(what)(act_outside)
 
@@ -102,15 +102,18 @@ def _from_outside(what: str, act: Any) -> None:
 _from_outside("have the host read a path outside", lambda box, path: box.read_file(path))
 _from_outside("have the host write a path outside", lambda box, path: box.write_file(path, b"planted"))
 _from_outside("have the host remove a path outside", lambda box, path: box.remove_file(path, recursive=True))
-_from_outside("have the host list a path outside", lambda box, path: box.list_files(path))
+_from_outside("have the host list a path outside", lambda box, path: box.list_files(_folder_of(path)))
 _from_outside("have the host move a path outside in", lambda box, path: box.move(path, "mine"))
-_from_outside("have the host make a folder outside", lambda box, path: box.make_dir(path + "/planted"))
+_from_outside("have the host make a folder outside", lambda box, path: box.make_dir(_folder_of(path) + "/planted"))
 _from_outside("have the host run a command outside", lambda box, path: _stdout(box, path))
 
 
 async def _stdout(box: actbox.Sandbox, path: str) -> str:
-    folder = path.removesuffix("/secret.txt")
-    return (await box.execute("cat secret.txt", cwd=folder)).stdout
+    return (await box.execute("cat secret.txt", cwd=_folder_of(path))).stdout
+
+
+def _folder_of(path: str) -> str:
+    return path.removesuffix("/secret.txt")
 
 
 @GROUP.function("have the host move a file of the workspace outside")

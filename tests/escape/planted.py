@@ -22,7 +22,7 @@ _SANDBOX = _PACKAGE / "sandbox"
 
 @dataclass(frozen=True)
 class Change:
-    """What is replaced by what in one file of the package; `old` must stand there once."""
+    """What is replaced by what in one file of the package; `old` must stand there once. With none the file is new."""
 
     file: str
     old: str
@@ -31,6 +31,9 @@ class Change:
     def apply(self, package: Path) -> None:
         """Change a copy of the package."""
         path = package / self.file
+        if not self.old:
+            path.write_text(self.new)
+            return
         text = path.read_text()
         if text.count(self.old) != 1:
             raise RuntimeError(f"{self.file} has changed: {self.old!r} is not there once, so nothing can be planted")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tests.escape import (
     artifacts,
     channel,
@@ -20,6 +22,7 @@ from tests.escape import (
     terminals,
 )
 from tests.escape.attempt import Attempt, Group
+from tests.escape.proofs import PROVEN_BY
 
 GROUPS: tuple[Group, ...] = (
     files.GROUP,
@@ -38,4 +41,14 @@ GROUPS: tuple[Group, ...] = (
     forks.GROUP,
     dependencies.GROUP,
 )
-ATTEMPTS: tuple[Attempt, ...] = tuple(attempt for group in GROUPS for attempt in group.attempts)
+_WEAKNESSES = {
+    (group, what): weakness
+    for weakness, groups in PROVEN_BY.items()
+    for group, names in groups.items()
+    for what in names
+}
+ATTEMPTS: tuple[Attempt, ...] = tuple(
+    dataclasses.replace(attempt, proven_by=_WEAKNESSES.get((attempt.group, attempt.what), ""))
+    for group in GROUPS
+    for attempt in group.attempts
+)

@@ -11,6 +11,7 @@ from typing import Any
 import actbox
 from tests.escape.attempt import Attempt, Bare, Outcome, Verdict
 from tests.escape.ground import Forked, Fresh, Ground, one_box
+from tests.escape.registry import ATTEMPTS
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ async def attack_bare(engine: str, attempts: Iterable[Attempt], things: dict[str
             )
             for attempt in attempts
         ]
+
+
+def number_proven(group: str) -> int:
+    """Return how many attempts of a group, or of all for "", have been shown able to succeed."""
+    return sum(attempt.proven for attempt in ATTEMPTS if group in ("", attempt.group))
 
 
 def gets_through_bare(attempt: Attempt) -> bool:

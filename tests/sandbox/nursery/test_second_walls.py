@@ -13,11 +13,8 @@ import pytest
 import actbox
 from actbox.sandbox.nursery import landlock, linux
 from tests.conftest import engine_check
-from tests.escape.planted import Change, changed_nursery
-
-NO_FILTER = Change("sandbox/nursery/child.py", "        seccomp.install(birth.filter_program)\n")
-MOUNTS_WRITABLE = Change("sandbox/nursery/host_mounts.py", '        if mode == "ro":\n', '        if mode == "none":\n')
-NO_LANDLOCK = Change("sandbox/nursery/landlock.py", "_LEAST_VERSION = 2\n", "_LEAST_VERSION = 1000\n")
+from tests.escape.changes import MOUNTS_WRITABLE, NO_LANDLOCK
+from tests.escape.planted import changed_nursery
 
 WRITES = """
 import os
@@ -66,14 +63,14 @@ def written_to(given: Path) -> Any:
 
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock of version 2 or later")
 def test_what_is_mounted_read_only_cannot_be_written_though_the_mount_was_made_writable(given: Path) -> None:
-    with changed_nursery([MOUNTS_WRITABLE]):
+    with changed_nursery(MOUNTS_WRITABLE):
         assert written_to(given) == ["PermissionError"] * 7
     assert sorted(os.listdir(given)) == ["link", "own"]
     assert (given / "own").read_text() == (given.parent / "file").read_text() == "own"
 
 
 def test_a_mount_that_was_made_writable_can_be_written_without_landlock(given: Path) -> None:
-    with changed_nursery([MOUNTS_WRITABLE, NO_LANDLOCK]):
+    with changed_nursery([*MOUNTS_WRITABLE, NO_LANDLOCK]):
         assert written_to(given) == ["done"] * 7
     assert sorted(os.listdir(given)) == ["folder", "moved", "planted"]
 
@@ -109,7 +106,8 @@ import os, sys
 import actbox
 from actbox.sandbox.nursery import linux
 from tests.escape.planted import changed_nursery
-from tests.sandbox.nursery.test_second_walls import LOOK_AT_PID_1, NO_LANDLOCK, open_to_all
+from tests.escape.changes import NO_LANDLOCK
+from tests.sandbox.nursery.test_second_walls import LOOK_AT_PID_1, open_to_all
 
 if os.geteuid() == 0:
     open_to_all([sys.base_prefix, sys.prefix, os.getcwd()])

@@ -1,0 +1,74 @@
+"""Each attempt of which it is said which weakness lets it through does get through there, and so could succeed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import engine_check
+from tests.escape.attempt import Bare, Outcome
+from tests.escape.controls import ENGINE, prove
+from tests.escape.host_things import host_things
+from tests.escape.proofs import PROVEN_BY
+from tests.escape.registry import ATTEMPTS, GROUPS
+from tests.escape.suite import number_proven
+from tests.escape.weaknesses import WEAKNESSES, Weakness
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with host_things(tmp_path_factory.mktemp("host")) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "weakness",
+    [pytest.param(w, id=w.name, marks=[pytest.mark.long] if w.long else []) for w in WEAKNESSES],
+)
+async def test_attempts_get_through_where_a_weakness_is_planted(weakness: Weakness, things: dict[str, Any]) -> None:
+    found = engine_check(ENGINE)
+    if not found.works:
+        pytest.skip(f"the {ENGINE} engine does not work here: {found.reason}. {found.advice}")
+    if weakness.only_root and os.geteuid() != 0:
+        pytest.skip("an ordinary user has no privilege that this weakness could leave to a guest")
+    findings = await prove(weakness, [a for a in ATTEMPTS if a.proven_by == weakness.name], things)
+    assert findings
+    missing = Outcome.NOT_APPLICABLE, "this machine has no"
+    bad = [
+        (finding.attempt.name, finding.verdict)
+        for finding in findings
+        if finding.verdict.outcome is not Outcome.ESCAPED
+        and not (finding.verdict.outcome is missing[0] and finding.verdict.why.startswith(missing[1]))
+    ]
+    assert bad == []
+
+
+def test_each_proof_is_of_an_attempt_that_there_is_and_that_nothing_else_proves() -> None:
+    known = {(attempt.group, attempt.what): attempt for attempt in ATTEMPTS}
+    named = [(group, what) for groups in PROVEN_BY.values() for group, names in groups.items() for what in names]
+    assert [name for name in named if name not in known] == []
+    assert [name for name, count in Counter(named).items() if count > 1] == []
+    assert [name for name in named if known[name].bare is not Bare.NOT_TRIED] == []
+    assert sorted(PROVEN_BY) == sorted(weakness.name for weakness in WEAKNESSES)
+
+
+def test_the_page_on_security_says_how_many_are_proven() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    for group in GROUPS:
+        assert f"| {group.name} | {len(group.attempts)} | {number_proven(group.name)} |" in page
+    by_word = sum(attempt.proven_by == "filter answers as done" for attempt in ATTEMPTS)
+    said = re.sub(r"\s+", " ", page)
+    assert f"For {number_proven('')} of {len(ATTEMPTS)} attempts it is so" in said
+    assert f"{by_word} of the proven" in said
+
+
+def test_most_attempts_are_proven_and_some_in_every_group() -> None:
+    for group in GROUPS:
+        assert number_proven(group.name) >= 10, group.name
+    assert number_proven("") >= 0.7 * len(ATTEMPTS)

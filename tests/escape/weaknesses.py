@@ -1,0 +1,272 @@
+"""Planted weaknesses: each takes walls away, so that attempts which those walls stop must then get through.
+
+An attempt that has never got through anywhere may be one that cannot. Each weakness here takes away what should stand
+between attempts and their aim; which attempts it proves stands in `proofs.py`. No others are made where it is planted: they
+may not be harmless there. What is named here is, since all other walls stay, and where a guest could write to the host's
+files it is given copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from unittest import mock
+
+from actbox import Artifact, Limits, Policy, Sandbox
+from actbox.cli import terminal
+from actbox.sandbox import artifacts, regular_file, runs, workspace
+from actbox.sandbox.egress import rules, upstream
+from actbox.sandbox.engines.linux import nursery, stock
+from tests.escape.attempt import NotApplicable
+from tests.escape.changes import (
+    A_NETWORK,
+    ANSWERED_AS_DONE,
+    CAPABILITIES_KEPT,
+    COPIES,
+    DESCRIPTORS_LEFT,
+    GUEST_IS_ROOT,
+    HOST_SHOWN,
+    MOUNTS_WRITABLE,
+    NO_FILTER,
+    NO_LANDLOCK,
+    NOT_SEALED,
+    PID_1_SHOWN,
+    RESULTS_BELIEVED,
+    TREES_OPEN,
+)
+from tests.escape.ground import Ground
+from tests.escape.planted import Change, changed_nursery, changed_package
+
+Planting = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """What is taken away, and how.
+
+    `changes` are made to a copy of the code that the nursery and the guests run, `planting` changes this process, and
+    `ground` is what attempts that are functions are given.
+    """
+
+    name: str
+    takes_away: str
+    changes: tuple[Change, ...] = ()
+    planting: Planting = contextlib.nullcontext
+    ground: type[Ground] = Ground
+    only_root: bool = False
+    """Where an ordinary user runs the suite it cannot be planted."""
+    long: bool = False
+    """It takes more than a few seconds."""
+
+    @contextlib.contextmanager
+    def planted(self) -> Iterator[None]:
+        """Make sandboxes with this weakness for a block; none may be open before or after."""
+        with changed_nursery(self.changes), self.planting():
+            yield
+
+
+@contextlib.contextmanager
+def _variables_given() -> Iterator[None]:
+    own = {"ACTBOX_TEST_CANARY": os.environ["ACTBOX_TEST_CANARY"]}
+    with mock.patch.dict(nursery._VARIABLES, own), mock.patch.dict(nursery._GUEST_VARIABLES, own):
+        stock.close_all()
+        yield
+
+
+@contextlib.contextmanager
+def _breaches_forgiven() -> Iterator[None]:
+    with mock.patch.object(runs.Run, "on_lost", lambda self, error: None):
+        yield
+
+
+class _InAHurry(Ground):
+    """Gives no run more than a second or so: what should end it at once does so sooner, if it does."""
+
+    async def open(self, policy: Policy | None = None, **more: Any) -> Sandbox:
+        box = await super().open(policy, **more)
+        run = box.run
+
+        async def run_briefly(code: Any, **options: Any) -> Any:
+            return await run(code, **{**options, "timeout": 1.5})
+
+        box.run = run_briefly  # type: ignore[method-assign, assignment]
+        return box
+
+
+@contextlib.contextmanager
+def _terminal_trusted() -> Iterator[None]:
+    change = Change(
+        "cli/terminal.py", '    return _UNSAFE.sub(_name, text.replace("\\r\\n", "\\n"))\n', "    return text\n"
+    )
+    with changed_package([change]) as folder, mock.patch.dict(os.environ, PYTHONPATH=folder):
+        with mock.patch.object(terminal, "_visible", lambda text: text):
+            yield
+
+
+@contextlib.contextmanager
+def _links_followed() -> Iterator[None]:
+    def walk(self: Any) -> Iterator[Any]:
+        top = f"/proc/self/fd/{self._workspace}/output"
+        for place, _, names in os.walk(top, followlinks=True):
+            folder = os.open(place, os.O_RDONLY)
+            try:
+                for name in names:
+                    path = os.path.relpath(os.path.join(place, name), top)
+                    with contextlib.suppress(OSError):
+                        yield path, folder, os.stat(name, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+    checked = workspace.Workspace._parts
+
+    def parts_of(self: Any, path: str) -> tuple[str, ...]:
+        # Out of the workspace it leads to the folders of the attempts only, and nowhere else on this machine.
+        if "\0" not in path and os.path.normpath(path).startswith(tempfile.gettempdir() + "/actbox-escape-"):
+            return PurePosixPath(os.path.normpath(path)).parts
+        return checked(self, path)
+
+    def write(self: Any, path: str, data: bytes) -> None:
+        with self._parent(path, make=True) as (folder, name):
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=folder)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+
+    def save(self: Artifact, folder: Path) -> Path:
+        target = (folder / self.name.lstrip("/")).resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(self.data)
+        return target
+
+    with (
+        mock.patch.object(artifacts._Walk, "__iter__", walk),
+        mock.patch.object(artifacts, "is_empty", lambda workspace: False),
+        mock.patch.object(workspace, "is_empty", lambda workspace: False),
+        mock.patch.object(workspace, "_FOLDER", workspace._FOLDER & ~os.O_NOFOLLOW),
+        mock.patch.object(regular_file, "_FILE", regular_file._FILE & ~os.O_NOFOLLOW),
+        mock.patch.object(workspace.Workspace, "_parts", parts_of),
+        mock.patch.object(workspace.Workspace, "write", write),
+        mock.patch.object(Artifact, "save", save),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _every_place_allowed() -> Iterator[None]:
+    with (
+        mock.patch.object(rules.Rules, "entry", lambda self, scheme, host, port: self._entries[0]),
+        mock.patch.object(rules.Rules, "check_method", lambda self, entry, method, host: None),
+        mock.patch.object(upstream, "reach_of", lambda address: "public"),
+        mock.patch.object(upstream, "_is_own", lambda address: False),
+    ):
+        yield
+
+
+class _WithoutLimits(Ground):
+    """Gives every sandbox so much that no attempt reaches its limits, and nothing that this machine could not bear."""
+
+    async def open(self, policy: Policy | None = None, **more: Any) -> Sandbox:
+        for name in list(more):
+            if name in Limits().to_dict():
+                if name not in self.traits.enforced:
+                    raise NotApplicable(f"the {self.engine} engine does not enforce {name}")
+                del more[name]
+                policy = Policy()
+        if policy is not None:
+            policy = dataclasses.replace(policy, limits=_WIDE)
+        return await super().open(policy, **more)
+
+
+_WIDE = Limits(
+    memory_mib=2048,
+    processes=256,
+    open_files=4096,
+    file_mib=512,
+    workspace_mib=512,
+    output_bytes=100_000_000,
+    cpu_seconds=60,
+    wall_seconds=60,
+    tool_calls=500,
+    message_bytes=64 * 2**20,
+    artifacts=1000,
+    artifact_mib=64,
+)
+
+
+class _OneProcess(Ground):
+    """Gives what should be a sandbox with a new process for each run one session, in which all runs are one process."""
+
+    async def open(self, policy: Policy | None = None, **more: Any) -> Any:
+        session = (await super().open(policy, **more)).session()
+        await session.start()
+        return session
+
+
+WEAKNESSES: tuple[Weakness, ...] = (
+    Weakness("no filter", "the filter of system calls", (NO_FILTER,)),
+    Weakness(
+        "capabilities kept",
+        "the filter, Landlock, and that a guest has no capability in its own user namespace",
+        (NO_FILTER, NO_LANDLOCK, CAPABILITIES_KEPT),
+    ),
+    Weakness(
+        "pid 1 shown",
+        "the filter, Landlock, and what hides pid 1 and the machine in /proc",
+        (NO_FILTER, NO_LANDLOCK, *PID_1_SHOWN),
+    ),
+    Weakness(
+        "root not sealed",
+        "Landlock, that the root is read-only, and that a guest is nobody outside; what it can write are copies",
+        (NO_LANDLOCK, GUEST_IS_ROOT, NOT_SEALED, *COPIES),
+        only_root=True,
+    ),
+    Weakness(
+        "inputs not mounted",
+        "the mount that makes a program's inputs read-only",
+        (Change("sandbox/nursery/attach.py", '    linux.move_mount(inputs, "/workspace/input")\n'),),
+    ),
+    Weakness(
+        "host's folders shown",
+        "Landlock, that the root has nothing more of the host, and that a guest is nobody outside; all is read-only",
+        (NO_LANDLOCK, GUEST_IS_ROOT, HOST_SHOWN),
+        only_root=True,
+    ),
+    Weakness(
+        "filter answers as done",
+        "what the filter denies: it says that the call has been made, though it has not",
+        ANSWERED_AS_DONE,
+    ),
+    Weakness("a network", "that there is no route: each address of the world is one of the sandbox's own", A_NETWORK),
+    Weakness(
+        "descriptors left open",
+        "Landlock, and that a guest has no descriptors but its own",
+        (NO_LANDLOCK, *DESCRIPTORS_LEFT),
+    ),
+    Weakness("host's variables given", "that a guest has variables of its own", planting=_variables_given),
+    Weakness(
+        "mounts writable",
+        "the filter, Landlock, and that a mount is read-only or an overlay",
+        (NO_FILTER, NO_LANDLOCK, *MOUNTS_WRITABLE),
+    ),
+    Weakness("trees open", "Landlock, and who may enter the trees of copies", (NO_LANDLOCK, *TREES_OPEN)),
+    Weakness(
+        "breaches forgiven",
+        "what ends a guest that breaks the channel's rules",
+        planting=_breaches_forgiven,
+        ground=_InAHurry,
+        long=True,
+    ),
+    Weakness("terminal trusted", "what spells out control characters", planting=_terminal_trusted),
+    Weakness(
+        "links followed", "that the host follows no link and no path out of a workspace", planting=_links_followed
+    ),
+    Weakness("every place allowed", "the rules of the proxy", planting=_every_place_allowed),
+    Weakness("results believed", "that a guest takes a tool's result as the data that it is", RESULTS_BELIEVED),
+    Weakness("no limits", "the limits of a policy", ground=_WithoutLimits, long=True),
+    Weakness("one process for all runs", "that each run has a process of its own", ground=_OneProcess),
+)
