@@ -215,6 +215,12 @@ WEAKNESSES: tuple[Weakness, ...] = (
         (NO_FILTER, NO_LANDLOCK, CAPABILITIES_KEPT),
     ),
     Weakness(
+        "capabilities kept under root",
+        "the same, where nothing was given up yet for want of privilege when the user namespace was made",
+        (NO_FILTER, NO_LANDLOCK, CAPABILITIES_KEPT),
+        only_root=True,
+    ),
+    Weakness(
         "pid 1 shown",
         "the filter, Landlock, and what hides pid 1 and the machine in /proc",
         (NO_FILTER, NO_LANDLOCK, *PID_1_SHOWN),
