@@ -272,6 +272,15 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "have a port of the sandbox's own taken for the proxy's way out",
         ),
     },
+    "tools never forgotten": {
+        "channel and protocol": (
+            "call a tool outside of what the run was given",
+            "keep a tool of an earlier run of the session",
+            "call a tool between two runs of a session",
+        ),
+        "unicode and path tricks": ("run source in which what is seen is not what runs",),
+        "forkable sessions": ("use the channel of its origin",),
+    },
     "terminal trusted": {
         "terminal escapes": (
             "set the title",

@@ -12,17 +12,19 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from unittest import mock
 
-from actbox import Artifact, Limits, Policy, Sandbox
+from actbox import Artifact, Limits, Policy, Sandbox, Tool
 from actbox.cli import terminal
 from actbox.sandbox import artifacts, regular_file, runs, workspace
 from actbox.sandbox.egress import rules, upstream
 from actbox.sandbox.engines.linux import nursery, stock
+from actbox.tools.toolset import Toolset
 from tests.escape.attempt import NotApplicable
 from tests.escape.changes import (
     A_NETWORK,
@@ -82,6 +84,24 @@ def _variables_given() -> Iterator[None]:
 @contextlib.contextmanager
 def _breaches_forgiven() -> Iterator[None]:
     with mock.patch.object(runs.Run, "on_lost", lambda self, error: None):
+        yield
+
+
+@contextlib.contextmanager
+def _tools_never_forgotten() -> Iterator[None]:
+    """Plant a host that finds a tool by a name that is like its own, and also one that only another run was given."""
+    known: dict[str, Tool] = {}
+    make = Toolset.__init__
+
+    def remember(self: Toolset, tools: Iterable[Tool] = ()) -> None:
+        make(self, tools)
+        known.update(self._tools)
+
+    def find(self: Toolset, name: str) -> Tool | None:
+        letters = unicodedata.normalize("NFKC", name).strip(" \0").lower()
+        return known.get(letters)
+
+    with mock.patch.object(Toolset, "__init__", remember), mock.patch.object(Toolset, "get", find):
         yield
 
 
@@ -266,6 +286,11 @@ WEAKNESSES: tuple[Weakness, ...] = (
         planting=_breaches_forgiven,
         ground=_InAHurry,
         long=True,
+    ),
+    Weakness(
+        "tools never forgotten",
+        "that a run can call its own tools only, by their very names",
+        planting=_tools_never_forgotten,
     ),
     Weakness("terminal trusted", "what spells out control characters", planting=_terminal_trusted),
     Weakness(
