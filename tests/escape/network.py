@@ -140,7 +140,7 @@ GROUP.programs(
             "s.bind(('192.0.2.7', 0))\nrefused(lambda: s.sendto(b'x', ('192.0.2.1', 9)))"
         ),
         "stand between others' connections": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_IP, 19, 1))",
-        "choose an interface": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 25, b'lo\\0'))",
+        "choose an interface": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 25, b'eth0\\0'))",
         "mark its packets": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_SOCKET, 36, 1))",
         "replace the packet filter": "s = socket.socket()\nrefused(lambda: s.setsockopt(socket.SOL_IP, 64, bytes(128)))",
         "read the packet filter": "s = socket.socket()\nrefused(lambda: s.getsockopt(socket.SOL_IP, 64, 128))",

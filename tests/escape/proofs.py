@@ -204,7 +204,6 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "ask a name server on the host itself",
             "bind an address that is not its own",
             "send from an address that is not its own",
-            "choose an interface",
         ),
     },
     "descriptors left open": {
