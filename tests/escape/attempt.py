@@ -73,7 +73,7 @@ class Attempt:
     @property
     def proven(self) -> bool:
         """Whether it has been shown able to succeed: it gets through where what stops it is taken away."""
-        return bool(self.proven_by) or self.bare is not Bare.NOT_TRIED
+        return bool(self.proven_by) or self.bare in (Bare.GETS_THROUGH, Bare.GETS_THROUGH_AS_ROOT)
 
     @property
     def name(self) -> str:
