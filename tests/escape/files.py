@@ -15,7 +15,7 @@ GROUP = Group(
             "write through a second name of a descriptor",
             "punch a hole into the library",
             "cut the library short",
-            "swap the library for a file of its own",
+            "swap the library for another file",
             "remove the library",
             "set an attribute on the interpreter",
             "touch a device",

@@ -26,7 +26,7 @@ TEXTS = st.text(string.ascii_letters + string.digits + string.punctuation + " ü
 
 
 def spellings_of(*values: str) -> Spellings:
-    return Spellings([Secret(f"n{index}", value, ["api.example"]) for index, value in enumerate(values)])
+    return Spellings([Secret(f"n{index}", value, as_file=True) for index, value in enumerate(values)])
 
 
 def redacted(spellings: Spellings, pieces: list[bytes]) -> bytes:

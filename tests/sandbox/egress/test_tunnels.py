@@ -302,7 +302,7 @@ async def test_what_is_refused_for_another_reason_than_its_name_is_not_read(net:
     assert await door.send(client_hello("below.read.example")) == b"\x15\x03\x03\x00\x02\x02\x31"
     first, second = await net.all_told(2)
     assert (first.decision, second.decision) == ("allowed", "refused")
-    assert "1 requests a minute" in second.reason
+    assert "1 request a minute" in second.reason
 
 
 @pytest.mark.parametrize("handshake", [False, True], ids=["CONNECT", "handshake"])
