@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import actbox
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.engines.linux import debt as debts
 from actbox.sandbox.engines.linux.debt import Debt
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.nursery.share_of_time import FORGIVEN_A_SECOND, MOST_OWED_SECONDS
+from tests.conftest import engine_check
 
 
 class Clock:
@@ -62,8 +65,24 @@ def test_a_run_that_was_killed_or_met_a_limit_owes_the_most(debt: Debt, ending: 
     assert debt.begin() == MOST_OWED_SECONDS
 
 
+def test_a_run_that_was_dismissed_owes_what_it_said(debt: Debt) -> None:
+    debt.begin()
+    debt.end(Ending(signal=9), dismissed_ms=3)
+    assert debt.begin() == pytest.approx(0.003, abs=1e-4)
+
+
 def test_nobody_owes_more_than_the_most(debt: Debt) -> None:
     for _ in range(3):
         debt.begin()
         debt.end(Ending(exit_code=0, cpu_ms=10_000))
     assert debt.begin() == MOST_OWED_SECONDS
+
+
+async def test_a_sandbox_whose_runs_end_by_themselves_soon_owes_next_to_nothing() -> None:
+    if not engine_check("linux").works:
+        pytest.skip(f"the linux engine does not work here: {engine_check('linux').reason}")
+    async with actbox.open_sandbox("linux") as box:
+        for _ in range(5):
+            assert (await box.run("print(1)")).success
+        assert isinstance(box, LinuxSandbox)
+        assert box._debt.begin() < MOST_OWED_SECONDS / 2

@@ -59,8 +59,11 @@ class GuestProcess(ABC):
         """End the guest's first process; if it had just ended by itself, how it did is still told."""
         self.kill()
 
-    def dismiss(self) -> bool:
-        """End a guest that has said that it is done and alone; return whether its end need not be waited for."""
+    def dismiss(self, used_ms: float) -> bool:
+        """End a guest that has said that it is done and alone; return whether its end need not be waited for.
+
+        `used_ms` is what it says it has used of the processors.
+        """
         return False
 
     def hear_network(self, call: Callable[[NetworkRequest], None] | None) -> None:

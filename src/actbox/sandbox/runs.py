@@ -342,7 +342,7 @@ class Run:
 
     def _on_done(self, done: Done) -> None:
         """The guest has sent its result, which counts unless the host had stopped the program before."""
-        if self._stop is None and done.alone and self._guest.dismiss():
+        if self._stop is None and done.alone and self._guest.dismiss(done.cpu_ms):
             self._finish(Ending())
         else:
             self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))

@@ -232,12 +232,12 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
             linux.keep_capabilities(frozenset())
         else:
             family.note_mounts([mount["path"] for mount in request["mounts"]])
+        watcher.begin(request["watched"], request["owed"])  # its weight counts when it is woken
         with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is told as any guest's end
             os.write(go, b"x")
         os.close(go)
         if rules >= 0:
             os.close(rules)
-        watcher.begin(request["watched"], request["owed"])
 
     _rehearse()
     watch(family or OneGuest(first, control), control, watcher, take)

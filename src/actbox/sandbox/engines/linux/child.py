@@ -95,6 +95,8 @@ class Child(GuestProcess):
         self._killed = False
         self.buried = False
         """Whether everything that belonged to it has been removed."""
+        self.dismissed_ms: float | None = None
+        """What it said it has used of the processors when it was dismissed, if it was."""
         reaper().watch(self._pidfd, self._bury)
 
     @property
@@ -168,7 +170,8 @@ class Child(GuestProcess):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def dismiss(self) -> bool:
+    def dismiss(self, used_ms: float) -> bool:
+        self.dismissed_ms = used_ms
         self.kill()
         return True
 

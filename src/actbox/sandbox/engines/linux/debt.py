@@ -29,12 +29,17 @@ class Debt:
             self._runs += 1
             return self._owed
 
-    def end(self, ending: Ending) -> None:
-        """Take in what a run has used.
+    def end(self, ending: Ending, dismissed_ms: float | None = None) -> None:
+        """Take in what a run has used: what its guest said when it was dismissed, or what pid 1 says of its end.
 
         Of one that was killed, or met a limit, nobody can say what all its processes used: it owes the most.
         """
-        used = MOST_OWED_SECONDS if ending.limit or ending.signal is not None else ending.cpu_ms / 1000
+        if dismissed_ms is not None:
+            used = dismissed_ms / 1000
+        elif ending.limit or ending.signal is not None:
+            used = MOST_OWED_SECONDS
+        else:
+            used = ending.cpu_ms / 1000
         with self._lock:
             self._owed = min(self._owed + used, MOST_OWED_SECONDS)
             self._runs -= 1

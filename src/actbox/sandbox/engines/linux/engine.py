@@ -194,7 +194,7 @@ class LinuxSandbox(LocalSandbox):
                     mounts += self._network.descriptors()
                     self._network.open_gate(child)
                 request = {**self._take_request, "owed": self._debt.begin()}
-                child.when_buried(self._debt.end)
+                child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
                 given = _file_with(stdin) if stdin else -1
             except BaseException:
                 for descriptor in mounts:
