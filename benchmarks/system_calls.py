@@ -25,6 +25,7 @@ from actbox.sandbox.nursery.syscall_table import (
     ALLOWED,
     CHROOT,
     CONDITIONAL,
+    COUNTED,
     KILLED,
     REFUSED,
     Condition,
@@ -81,7 +82,8 @@ the process, whichever they are. On x86-64, Linux from 6.14 on asks no filter ab
 """
 _ABOUT_THE_COMPARISON = """\
 The first number counts the calls that can get through at all, the one in brackets those of them where the arguments
-decide. A forkable session has one more, `chroot`. The others are counted by the same script, from the sources that
+decide. A forkable session has one more, `chroot`; a guest whose memory a control group counts
+has three more, and `mmap` whatever its arguments. The others are counted by the same script, from the sources that
 Debian 12 has: Docker 20.10.24+dfsg1-1+deb12u1, with the capabilities of a container that asked for none, on a kernel
 that has them all; and gVisor 0.0~20221219.0-2, its Sentry, with a network stack of its own. Newer releases differ.
 
@@ -138,6 +140,8 @@ def _groups() -> Iterator[str]:
     yield from ("## Allowed", "")
     for reason, names in ALLOWED:
         yield from (f"**{reason}** {_named(names)}", "")
+    for reason, names in COUNTED:
+        yield from (f"**Only where a control group counts memory: {_lower(reason)}** {_named(names)}", "")
     yield from (f"**Only to sessions that may be forked: {_lower(CHROOT[0])}** {_named(CHROOT[1])}", "")
     yield from ("## Allowed with some arguments", "", "Arguments are counted from 0; all conditions must hold.", "")
     yield from ("| calls | conditions | why |", "|---|---|---|")
@@ -175,7 +179,9 @@ def _in_words(condition: Condition) -> str:
             return f"{place}{masked} is one of {len(condition.values)} in the table, {refusal}"
         return f"{place}{masked} is {_either(condition.values)}, {refusal}"
     if isinstance(condition, Never):
-        return f"{place} is not {condition.value}, {refusal}"
+        if condition.mask == 0xFFFFFFFF:
+            return f"{place} is not {condition.value}, {refusal}"
+        return f"{place}, of its bits {condition.mask:#x}, is not {condition.value:#x}, {refusal}"
     assert isinstance(condition, Without)
     return f"{place} has none of the bits {condition.bits:#x}, {refusal}"
 

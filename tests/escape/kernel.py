@@ -143,7 +143,7 @@ GROUP.programs(
         "execute 32-bit system calls": (
             "import mmap, platform\n"
             "if platform.machine() != 'x86_64': not_applicable('32-bit calls are made otherwise on ' + platform.machine())\n"
-            "ctypes, libc = library()\ncode = mmap.mmap(-1, 4096, prot=7)\n"
+            "ctypes, libc = library()\ncode = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)\n"
             "code.write(bytes.fromhex('b814000000cd80c3'))\n"
             "address = ctypes.addressof(ctypes.c_char.from_buffer(code))\n"
             "denied_or_ended(lambda: (ctypes.CFUNCTYPE(ctypes.c_int)(address)(), ''))"

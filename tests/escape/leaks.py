@@ -95,7 +95,7 @@ GROUP.programs(
         "learn who is logged in": "refused(lambda: open('/var/run/utmp', 'rb').read(100))",
         "learn the addresses of the kernel's stack": "refused(lambda: open('/proc/self/stack').read())",
         "learn where in the machine its memory lies": (
-            "import mmap\nheld = mmap.mmap(-1, 4096)\nheld[0] = 1\nctypes, libc = library()\n"
+            "import mmap\nheld = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nheld[0] = 1\nctypes, libc = library()\n"
             "address = ctypes.addressof(ctypes.c_char.from_buffer(held))\n"
             "with open('/proc/self/pagemap', 'rb', 0) as file:\n    file.seek(address // 4096 * 8)\n    entry = struct.unpack('Q', file.read(8))[0]\n"
             "verdict(entry & (1 << 55) - 1 != 0, hex(entry))"
@@ -121,7 +121,7 @@ GROUP.programs(
             "verdict(numbers - {65534, os.getgid()} != set(), numbers)"
         ),
         "find something in memory that is fresh": (
-            "import mmap\nheld = mmap.mmap(-1, 64 << 20)\nverdict(any(held[at:at + 4096] != bytes(4096) for at in range(0, 64 << 20, 4096)))"
+            "import mmap\nheld = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nverdict(any(held[at:at + 4096] != bytes(4096) for at in range(0, 64 << 20, 4096)))"
         ),
         "find something in a file that was made longer": (
             "with open('a', 'wb+') as file:\n    file.truncate(8 << 20)\n    os.posix_fallocate(file.fileno(), 0, 8 << 20)\n"

@@ -42,9 +42,9 @@ _exhausts(
 )
 _exhausts(
     "take memory that processes share",
-    "import mmap, time\nheld = mmap.mmap(-1, 300 << 20)\nfor at in range(0, 300 << 20, 4096): held[at] = 1\n"
-    "time.sleep(2)\nverdict(True, '300 MiB')",
-    *(ErrorKind.MEMORY, ErrorKind.CRASH, ErrorKind.RUNTIME),
+    "import mmap, time\ndef take():\n    held = mmap.mmap(-1, 300 << 20)\n"
+    "    for at in range(0, 300 << 20, 4096): held[at] = 1\n    time.sleep(2)\n    return '300 MiB'\nrefused(take)",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )
 _exhausts(
@@ -93,6 +93,54 @@ _exhausts(
     "import time\nheld = []\ndef leave(name):\n    one = socket.socket(socket.AF_UNIX)\n    one.setblocking(False)\n    one.connect(name)\n"
     "for n in range(100):\n    held.append(socket.socket(socket.AF_UNIX))\n    held[-1].bind(f'\\0left{n}')\n    held[-1].listen(2000)\n"
     "    for _ in range(2000): leave(f'\\0left{n}')\ntime.sleep(2)\nverdict(True, '200,000 sockets')",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_SHARED_HOLES = (
+    "import time\nctypes, libc = library()\nlibc.mmap.restype = ctypes.c_ssize_t\n"
+    "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]\n"
+    "def hide(flags, file):\n    at = libc.mmap(None, 32 << 20, 3, flags, file, 0)\n"
+    "    if at == -1: raise OSError('it cannot be mapped')\n    ctypes.memset(ctypes.c_void_p(at), 1, 32 << 20)\n"
+    "    libc.munmap(ctypes.c_void_p(at + 4096), ctypes.c_size_t((32 << 20) - 4096))\n"
+    "def hide_all(flags, file):\n    for _ in range(16): hide(flags, file)\n    time.sleep(2)\n    return '512 MiB'\n"
+)
+_exhausts(
+    "keep shared memory of which hardly any is mapped",
+    _SHARED_HOLES + "refused(lambda: hide_all(0x21, -1))",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "keep shared zeros of which hardly any are mapped",
+    _SHARED_HOLES + "zeros = os.open('/dev/zero', os.O_RDWR)\nrefused(lambda: hide_all(1, zeros))",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "keep pages of files that have gone by sending a byte of each",
+    "import time\nopened = []\ndef send():\n    server = socket.create_server(('127.0.0.1', 0))\n    for _ in range(40):\n"
+    "        opened.append(socket.create_connection(server.getsockname()))\n        opened.append(server.accept()[0])\n"
+    "        opened[-2].setblocking(False)\n        file = os.open('/tmp/pages%d' % os.getpid(), os.O_CREAT | os.O_RDWR)\n"
+    "        os.write(file, b'x' * (2 << 20))\n        for page in range(512): os.sendfile(opened[-2].fileno(), file, page << 12, 1)\n"
+    "        os.ftruncate(file, 0)\n        os.close(file)\n"
+    "for _ in range(7):\n    if os.fork() == 0:\n        try: send()\n        except OSError: os._exit(1)\n        time.sleep(6)\n        os._exit(0)\n"
+    "ends = [os.wait()[1] for _ in range(7)]\nverdict(0 in ends, ends)",
+    *(ErrorKind.MEMORY, ErrorKind.CRASH),
+    memory_mib=128,
+)
+_exhausts(
+    "take memory by lists of who may have files",
+    "entries = [(1, 6, 0xffffffff), *[(2, 6, 1000)] * 8000, (4, 6, 0xffffffff), (16, 6, 0xffffffff), (32, 6, 0xffffffff)]\n"
+    "entries = struct.pack('I', 2) + b''.join(struct.pack('HHI', *entry) for entry in entries)\nopen('/tmp/listed', 'w').close()\n"
+    "refused(lambda: os.setxattr('/tmp/listed', 'system.posix_acl_access', entries))",
+    memory_mib=128,
+)
+_exhausts(
+    "take memory by links between mappings of processes",
+    _MAPS + "import time\nat = libc.mmap(None, 1200 << 13, 3, 0x22, -1, 0)\nfor n in range(1200):\n"
+    "    ctypes.memset(ctypes.c_void_p(at + (n << 13)), 1, 1)\n    libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)\n"
+    "first = os.getpid()\nfor _ in range(50):\n    if os.fork():\n        time.sleep(6)\n        if os.getpid() != first: os._exit(0)\n"
+    "        break\nelse:\n    time.sleep(6)\n    os._exit(0)\nverdict(True, 'three million links')",
     *(ErrorKind.MEMORY, ErrorKind.CRASH),
     memory_mib=128,
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, Limits, Policy
-from actbox.sandbox.engines.linux import engine
+from actbox.sandbox.engines.linux import engine, stock
 from actbox.sandbox.engines.linux.cgroups import RunGroup
 from actbox.sandbox.nursery import held_by_sockets
 from tests.conftest import engine_check
@@ -103,6 +105,20 @@ for _ in range(4): os.fork()
 at = libc.mmap(None, 60_000 << 13, 0, 0x4022, -1, 0)
 for n in range(60_000): libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)
 """,
+    "links between mappings of processes": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+at = libc.mmap(None, 1200 << 13, 3, 0x22, -1, 0)
+for n in range(1200):
+    ctypes.memset(ctypes.c_void_p(at + (n << 13)), 1, 1)
+    libc.mprotect(ctypes.c_void_p(at + (n << 13)), 4096, 1)
+for _ in range(50):
+    if os.fork():
+        time.sleep(4)
+        os._exit(0)
+""",
     "names of links": "for n in range(131_000): os.symlink('x' * 127, f'/tmp/{n:0240}')\nown = b'x' * (40 * 2**20)",
     "udp": """
 for _ in range(5): os.fork()
@@ -137,6 +153,27 @@ time.sleep(0.3)
 sum(len(other.recv(100_000)) for _, other in pairs)
 """
 
+_SHARING = """
+import multiprocessing
+from multiprocessing import shared_memory
+context = multiprocessing.get_context("fork")
+count, numbers, lock = context.Value("i", 0), context.Array("d", 4), context.Lock()
+def add(_):
+    with lock:
+        count.value += 1
+        numbers[0] += 1
+        block.buf[5] = 7
+block = shared_memory.SharedMemory(create=True, size=2**20)
+processes = [context.Process(target=add, args=(n,)) for n in range(3)]
+for process in processes: process.start()
+for process in processes: process.join()
+with context.Pool(2) as pool: total = sum(pool.map(abs, [-10, 20]))
+seen = [count.value, numbers[0], total, block.buf[5]]
+block.close()
+block.unlink()
+seen
+"""
+
 
 async def _run(code: str, monkeypatch: pytest.MonkeyPatch) -> ExecutionResult:
     found = engine_check("linux")
@@ -161,6 +198,101 @@ async def test_a_program_for_which_the_kernel_takes_too_much_is_ended(
 async def test_a_program_that_sends_and_writes_as_programs_do_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     result = await _run(_HONEST, monkeypatch)
     assert result.value == 40 * 20_000, result
+
+
+# What nobody would see. Each says what the refusal is, and does the same in a way that is seen.
+UNSEEN = {
+    "shared anonymous memory": """
+import mmap
+try:
+    mmap.mmap(-1, 4096)
+except PermissionError as error:
+    refusal = error.errno
+mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)[0] = 1
+""",
+    "shared pages of zeros": """
+import mmap
+zeros = open('/dev/zero', 'r+b', 0)
+assert zeros.read(5000) == bytes(5000)
+try:
+    mmap.mmap(zeros.fileno(), 4096)
+except OSError as error:
+    refusal = error.errno
+""",
+    "pages that are underway": """
+import os, shutil, socket
+with open('sent', 'wb') as file: file.write(b'x' * 5000)
+ours, theirs = socket.socketpair()
+with open('sent', 'rb') as file:
+    assert ours.sendfile(file) == 5000 == len(theirs.recv(9000))
+    try:
+        os.sendfile(ours.fileno(), file.fileno(), 0, 1)
+    except OSError as error:
+        refusal = error.errno
+shutil.copy2('sent', 'copied')
+assert os.path.getsize('copied') == 5000
+""",
+    "lists of access": """
+import os, struct
+entries = [(1, 6, 0xffffffff), *[(2, 6, 1000)] * 8000, (4, 6, 0xffffffff), (16, 6, 0xffffffff), (32, 6, 0xffffffff)]
+listed = struct.pack('I', 2) + b''.join(struct.pack('HHI', *entry) for entry in entries)
+open('listed', 'w').close()
+try:
+    os.setxattr('listed', 'system.posix_acl_access', listed)
+except OSError as error:
+    refusal = error.errno
+""",
+}
+REFUSALS = {
+    "shared anonymous memory": errno.EPERM,
+    "shared pages of zeros": errno.ENODEV,
+    "pages that are underway": errno.EINVAL,
+    "lists of access": errno.ENOTSUP,
+}
+
+
+@pytest.fixture
+def without_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No sandbox has a control group: also none that has been made before."""
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the linux engine does not work here: {found.reason}")
+    stock.close_all()
+    for module in (engine, stock):
+        monkeypatch.setattr(module, "support", lambda: None)
+    yield
+    stock.close_all()
+
+
+@pytest.mark.usefixtures("without_groups")
+@pytest.mark.parametrize("way", UNSEEN)
+@pytest.mark.parametrize("forked", [False, True], ids=["ordinary", "forked"])
+async def test_memory_that_nobody_would_see_cannot_be_had(way: str, forked: bool) -> None:
+    async with actbox.open_sandbox("linux") as box:
+        if forked:
+            async with box.session(forkable=True) as origin, await origin.fork() as session:
+                result = await session.run(UNSEEN[way] + "refusal")
+        else:
+            result = await box.run(UNSEEN[way] + "refusal")
+    assert result.value == REFUSALS[way], result
+
+
+@pytest.mark.usefixtures("without_groups")
+async def test_a_refusal_to_share_memory_says_what_to_do() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        result = await box.run("import mmap\nmmap.mmap(-1, 4096)")
+        other = await box.run("import mmap, os\nos.listdir('/proc/1/fd')")
+    assert result.error is not None and other.error is not None
+    assert result.error.kind is ErrorKind.POLICY
+    assert "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS" in result.error.hint
+    assert "mmap" not in other.error.hint
+
+
+@pytest.mark.usefixtures("without_groups")
+async def test_processes_of_a_program_share_memory_as_they_do() -> None:
+    async with actbox.open_sandbox("linux") as box:
+        result = await box.run(_SHARING)
+    assert result.value == [3, 3.0, 30, 7], result
 
 
 def test_a_kernel_that_tells_nothing_of_sockets_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,9 @@ PR_SET_NAME, PR_SET_MM, PR_SET_PTRACER, PR_SET_VMA = 15, 35, 0x59616D61, 0x53564
 in_both_tables = pytest.mark.parametrize("arch", sorted(NUMBERS))
 
 
-def answer(arch: str, call: str | int, *arguments: int, chroot: bool = False) -> int:
+def answer(arch: str, call: str | int, *arguments: int, chroot: bool = False, counted: bool = False) -> int:
     number = NUMBERS[arch][call] if isinstance(call, str) else call
-    return evaluate(seccomp.build(arch, chroot=chroot), AUDIT_ARCH[arch], number, arguments)
+    return evaluate(seccomp.build(arch, chroot=chroot, counted=counted), AUDIT_ARCH[arch], number, arguments)
 
 
 @in_both_tables
@@ -123,6 +123,27 @@ def test_chroot_is_allowed_only_to_sessions_that_may_be_forked(arch: str) -> Non
     assert answer(arch, "chroot", chroot=True) == ALLOW
     assert seccomp.allowed_names(arch, chroot=True) - seccomp.allowed_names(arch) == {"chroot"}
     assert answer(arch, "mount", chroot=True) == NOT_PERMITTED
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
+def test_anonymous_memory_is_shared_only_where_a_control_group_counts_it(arch: str, high: int) -> None:
+    shared, private, validated, anonymous, fixed, huge = 1, 2, 3, 0x20, 0x10, 0x40000
+    for more in (0, fixed, huge):
+        flags = high | shared | anonymous | more
+        assert answer(arch, "mmap", 0, 4096, 3, flags) == NOT_PERMITTED
+        assert answer(arch, "mmap", 0, 4096, 3, flags, counted=True) == ALLOW
+        for kind in (shared, validated, private, private | anonymous):
+            assert answer(arch, "mmap", 0, 4096, 3, high | kind | more) == ALLOW
+
+
+@in_both_tables
+def test_pages_are_sent_without_a_copy_only_where_a_control_group_counts_them(arch: str) -> None:
+    gained = {"sendfile", "splice", "tee"}
+    assert seccomp.allowed_names(arch, counted=True) - seccomp.allowed_names(arch) == gained
+    for name in gained:
+        assert answer(arch, name) == refuse(errno.EINVAL)
+        assert answer(arch, name, counted=True) == ALLOW
 
 
 @in_both_tables

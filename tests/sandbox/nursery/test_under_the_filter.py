@@ -141,7 +141,8 @@ def test_a_call_by_its_x32_number_ends_the_process() -> None:
 @own_process()
 def test_a_32_bit_call_ends_the_process() -> None:
     getpid = bytes.fromhex("b814000000cd80c3")  # mov eax, 20; int 0x80; ret
-    page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    everything = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    page = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, everything)
     page.write(getpid)
     function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     if _end_of_one_that(function, before=lambda: None) != 0:

@@ -123,6 +123,7 @@ def _traceback_without_memory(error: MemoryError, program_name: str) -> Tuple[st
 _NO_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 _NO_WAY = "this sandbox has no network; use the tools or the files that it was given"
 _FEW_WAYS = "only hosts that the policy allows can be reached, by HTTP through the proxy that HTTP_PROXY names"
+_TAKE_LESS = "work on less at a time: read in chunks, keep fewer columns, use generators"
 _DENIED = {errno.EPERM, errno.EROFS}
 
 
@@ -140,11 +141,7 @@ def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]
         if hint:
             return "RUNTIME", "", hint
     if isinstance(error, MemoryError):
-        return (
-            "MEMORY",
-            "memory_mib",
-            "work on less at a time: read in chunks, keep fewer columns, use generators",
-        )
+        return "MEMORY", "memory_mib", _TAKE_LESS
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         if name not in sys.modules:
@@ -206,14 +203,32 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
         return "DISK", "workspace_mib", "write less, or remove files that are no longer needed"
     if code == errno.EXDEV:  # or a folder in an overlay, which the kernel would have to mark as moved
         return "RUNTIME", "", "a rename ends at a mount, and takes no folder of an overlay mount: use shutil.move"
+    if code == errno.ENOMEM:
+        return "MEMORY", "memory_mib", _TAKE_LESS
     if code == errno.EMFILE:
         return "RUNTIME", "open_files", "close files when done with them (use `with`)"
     if _has_met_no_network(error):
         return "NETWORK", "", _FEW_WAYS if "HTTP_PROXY" in os.environ else _NO_WAY
     # Of an error of TLS the number is one of OpenSSL's own, of which 1 is the most usual.
+    if code == errno.EPERM and _has_mapped(error):
+        return "POLICY", "", _SHARE_FILES
     if code in _DENIED and (code != errno.EPERM or isinstance(error, PermissionError)):
         return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
     return "RUNTIME", "", ""
+
+
+_SHARE_FILES = (
+    "here anonymous memory cannot be shared: use mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS),"
+    " or to share it with processes a file in /dev/shm, or multiprocessing.shared_memory"
+)
+
+
+def _has_mapped(error: BaseException) -> bool:
+    """Return whether an error is one of the code that calls `mmap`, and of no file."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_next is not None:
+        entry = entry.tb_next
+    return entry is not None and "mmap" in entry.tb_frame.f_code.co_names and getattr(error, "filename", None) is None
 
 
 # How Python words that a coroutine stands where a value was meant; "a coroutine was expected" is another matter.

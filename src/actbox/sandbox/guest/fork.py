@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Iterator, List
 
+_BYTES_AT_ONCE = 2**20
 _NO_NAME = " (deleted)"  # as /proc has it
 # Of how a file was opened, what is done again when a copy opens its own.
 _AS_BEFORE = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
@@ -120,9 +121,9 @@ class _OpenFile:
         content = os.open("/proc/self/fd/%d" % self._descriptor, os.O_RDONLY | os.O_CLOEXEC)
         copy = os.open("/tmp", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            size, done = os.fstat(content).st_size, 0
-            while done < size:
-                done += os.sendfile(copy, content, done, size - done) or size
+            done = 0
+            while some := os.pread(content, _BYTES_AT_ONCE, done):
+                done += os.write(copy, some)
             return os.open("/proc/self/fd/%d" % copy, flags)
         finally:
             os.close(content)

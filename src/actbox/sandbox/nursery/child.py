@@ -22,6 +22,7 @@ from .family import Family, mount_trees
 from .gate import listen, place_files
 from .identity import Identity
 from .places import ROOT
+from .root import map_no_zeros
 from .watch import OneGuest, Watcher, watch
 from .watches import bound_own
 
@@ -57,6 +58,7 @@ class Birth:
     def __init__(
         self,
         groups: Dict[str, int],
+        counted: bool,
         late: List[Tuple[str, int]],
         readable: List[str],
         identity: Identity,
@@ -68,6 +70,8 @@ class Birth:
     ) -> None:
         self.groups = groups
         """Files of the sandbox's control groups: the guest joins by writing to those whose name begins with `join`."""
+        self.counted = counted
+        """Whether a control group counts its memory; else it gets none that pid 1 would not see."""
         self.late = late
         """Mounts of the environment that go below what belongs to the sandbox itself: (where, the mount)."""
         self.readable = readable
@@ -130,6 +134,8 @@ def _build_root(birth: Birth) -> int:
     linux.mount(ROOT, ROOT, None, linux.MS_BIND | linux.MS_REC, None)
     os.chdir(ROOT)
     mount_own(birth.tmp_mib, birth.inodes)
+    if not birth.counted:
+        map_no_zeros()
     linux.mount("proc", "proc", "proc", _FLAGS | linux.MS_NOEXEC, "subset=pid,hidepid=invisible")
     trees = mount_trees() if birth.forkable else -1
     linux.pivot_root(".", ".")

@@ -29,6 +29,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _IN_MEMORY = ("/tmp", "/dev/shm")
 # What the kernel takes for a file, folder or link in memory, with its name, and for a mapping.
 _FILE, _MAPPING = 1024, 256
+# Each mapping of private memory has a link to that of each process that it comes from, by forks that have not exec'ed.
+_LINK = 64
 # Three pages of tables lead to a page that lies far from all others, and that need not be there.
 _WITH_TABLES = 4
 _SHARED = b"/dev/zero (deleted)"
@@ -52,12 +54,15 @@ class CountedMemory:
         kernel = self._sockets.held() + self._pipes.held([process.key[0] for process in processes], int(most / 4))
         kernel += sum(_held_by_files(place) for place in self.file_systems)
         virtual = sum(process.virtual_bytes for process in processes)
-        if kernel + virtual * _WITH_TABLES <= most:
+        # In the worst case each process comes from the one before, and each page is a mapping.
+        mapping = _MAPPING + _LINK * (len(processes) + 1) // 2
+        with_mappings = virtual + virtual // _PAGE * mapping
+        if kernel + virtual * (_WITH_TABLES - 1) + with_mappings <= most:
             return False
         kernel += sum(self._tables(process) for process in processes)
-        if kernel + virtual <= most:
+        if kernel + with_mappings <= most:
             return False
-        mappings, shared = self._mappings(processes, most - kernel)
+        mappings, shared = self._mappings(processes, most - kernel, mapping)
         kernel += mappings
         if kernel + shared > most:
             return True
@@ -70,10 +75,11 @@ class CountedMemory:
         text = self._read("%d/status" % process.key[0]) or b""
         return (_kib(text, b"\nVmPTE:") + _kib(text, b"\nHugetlbPages:")) * 1024
 
-    def _mappings(self, processes: Sequence[Process], most: int) -> Tuple[int, int]:
-        """Return what the kernel takes for the tree's mappings, and the size of its shared anonymous ones.
+    def _mappings(self, processes: Sequence[Process], most: int, each: int) -> Tuple[int, int]:
+        """Return what the kernel takes for the tree's mappings, so much for `each`, and the size of its shared ones.
 
-        The pages of those stay when nobody's tables have them. Counting ends where the first comes to more than `most`.
+        Those are of anonymous memory, whose pages stay when nobody's tables have them: of what a program began with, as
+        it can have no more. Counting ends where the first comes to more than `most`.
         """
         count = hidden = 0
         sizes: Dict[bytes, int] = {}
@@ -92,9 +98,9 @@ class CountedMemory:
                         if line.endswith(_SHARED):
                             inode, end = _end_of_shared(line)
                             sizes[inode] = max(sizes.get(inode, 0), end)
-                    if count * _MAPPING > most:
+                    if count * each > most:
                         break
-        return count * _MAPPING, hidden + sum(sizes.values())
+        return count * each, hidden + sum(sizes.values())
 
     def _proportional(self, process: Process) -> int:
         """Return a process's memory, what it shares with others counted in proportion."""

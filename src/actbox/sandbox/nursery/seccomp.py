@@ -31,16 +31,17 @@ from .bpf import (
     unless_one_of,
 )
 from .syscall_numbers import AUDIT_ARCH, HIGHEST, NUMBERS
-from .syscall_table import ALLOWED, CHROOT, CONDITIONAL, KILLED, REFUSED, Condition, Never, Only, Without
+from .syscall_table import ALLOWED, CHROOT, CONDITIONAL, COUNTED, KILLED, REFUSED, Condition, Never, Only, Without
 
 # On x86_64 a number with this bit is of the x32 table: the same calls again, past a list of numbers.
 _X32_BIT = 0x40000000
 
 
-def build(arch: str | None = None, *, chroot: bool = False) -> bytes:
+def build(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> bytes:
     """Return the filter for an architecture (`x86_64` or `aarch64`), by default this interpreter's.
 
-    `chroot` allows that call, for sessions that may be forked. NotImplementedError for another architecture.
+    `chroot` allows that call, for sessions that may be forked; `counted` allows what takes memory that only a control
+    group can count, for where one does. NotImplementedError for another architecture.
     """
     arch = arch or native_architecture()
     _check_known(arch)
@@ -49,7 +50,7 @@ def build(arch: str | None = None, *, chroot: bool = False) -> bytes:
             *load_architecture(),
             *unless_one_of((AUDIT_ARCH[arch],), otherwise=KILL),
             *load_number(),
-            *choose(_ranges(arch, chroot)),
+            *choose(_ranges(arch, _allowed(chroot, counted))),
         ]
     )
 
@@ -65,12 +66,10 @@ def install(program: bytes) -> None:
     linux.prctl(linux.PR_SET_SECCOMP, linux.SECCOMP_MODE_FILTER, ctypes.addressof(described))
 
 
-def allowed_names(arch: str | None = None, *, chroot: bool = False) -> frozenset[str]:
+def allowed_names(arch: str | None = None, *, chroot: bool = False, counted: bool = False) -> frozenset[str]:
     """Return the names of the calls that a guest may make, also those where the arguments decide."""
     numbers = NUMBERS[_check_known(arch or native_architecture())]
-    groups = [names for _, names in ALLOWED] + [names for _, names, _ in CONDITIONAL]
-    if chroot:
-        groups.append(CHROOT[1])
+    groups = [names for _, names in _allowed(chroot, counted)] + [names for _, names, _ in CONDITIONAL]
     return frozenset(name for names in groups for name in names.split() if name in numbers)
 
 
@@ -88,9 +87,14 @@ def _check_known(arch: str) -> str:
     return arch
 
 
-def _ranges(arch: str, chroot: bool) -> list[tuple[int, Code]]:
+def _allowed(chroot: bool, counted: bool) -> list[tuple[str, str]]:
+    """Return the groups of calls that are allowed whatever their arguments."""
+    return [*ALLOWED, *(COUNTED if counted else ()), *((CHROOT,) if chroot else ())]
+
+
+def _ranges(arch: str, allowed: list[tuple[str, str]]) -> list[tuple[int, Code]]:
     """Return what to do from which number on; neighbours that do the same are one range."""
-    by_number = _code_by_number(arch, chroot)
+    by_number = _code_by_number(arch, allowed)
     ranges: list[tuple[int, Code]] = []
     for number in range(HIGHEST + 1):
         code = by_number.get(number, returns(refuse(errno.EPERM)))
@@ -103,7 +107,7 @@ def _ranges(arch: str, chroot: bool) -> list[tuple[int, Code]]:
     return ranges
 
 
-def _code_by_number(arch: str, chroot: bool) -> dict[int, Code]:
+def _code_by_number(arch: str, allowed: list[tuple[str, str]]) -> dict[int, Code]:
     by_name: dict[str, Code] = {}
     for _, names, code in REFUSED:
         by_name.update((name, returns(refuse(code))) for name in names.split())
@@ -111,7 +115,7 @@ def _code_by_number(arch: str, chroot: bool) -> dict[int, Code]:
         by_name.update((name, returns(KILL)) for name in names.split())
     for _, names, conditions in CONDITIONAL:
         by_name.update((name, _check(conditions)) for name in names.split())
-    for _, names in (*ALLOWED, CHROOT) if chroot else ALLOWED:
+    for _, names in allowed:
         by_name.update((name, returns(ALLOW)) for name in names.split())
     numbers = NUMBERS[arch]
     return {numbers[name]: code for name, code in by_name.items() if name in numbers}
@@ -125,7 +129,7 @@ def _check(conditions: tuple[Condition, ...]) -> Code:
         if isinstance(condition, Only):
             code += load_argument(condition.argument, condition.mask) + unless_one_of(condition.values, refusal)
         elif isinstance(condition, Never):
-            code += load_argument(condition.argument) + if_equal(condition.value, refusal)
+            code += load_argument(condition.argument, condition.mask) + if_equal(condition.value, refusal)
         elif isinstance(condition, Without):
             code += load_argument(condition.argument) + if_any_bit(condition.bits, refusal)
         else:

@@ -145,7 +145,11 @@ class _Nursery:
         self._host_mounts = HostMounts(identity, owner_namespace)
         self._variables = variables
         self._birthplace = self._places.birthplace([])
-        self._filters = {forkable: seccomp.build(chroot=forkable) for forkable in (False, True)}
+        self._filters = {
+            (forkable, counted): seccomp.build(chroot=forkable, counted=counted)
+            for forkable in (False, True)
+            for counted in (False, True)
+        }
         for folder in packages:
             if folder not in sys.path:
                 import site
@@ -241,12 +245,14 @@ class _Nursery:
         `groups` names the descriptors that come with the request, which concern its control group. The answer brings
         the host's ends: a handle on pid 1, its control socket, the guest's channel, stdout and stderr.
         """
+        counted = "memory_events" in groups
         birth = Birth(
             groups=dict(zip(groups, descriptors)),  # noqa: B905 (there is none before CPython 3.10)
+            counted=counted,
             late=[(path, linux.open_tree(linux.AT_FDCWD, place, _LATE)) for place, path in self._places.late],
             readable=self._places.readable,
             identity=self._identity,
-            filter_program=self._filters[forkable],
+            filter_program=self._filters[forkable, counted],
             tmp_mib=tmp_mib,
             inodes=inodes,
             forkable=forkable,

@@ -17,7 +17,7 @@ class Condition:
     """What must hold of an argument, counted from 0, and the error if it does not.
 
     Conditions look at the lower 32 bits of an argument, and so does the kernel: each argument named in this table is
-    an `int` (or shorter) to it, or, in `clone`, a word whose upper half it drops.
+    an `int` (or shorter) to it, or, in `clone` and `mmap`, a word whose upper half it drops or does not look at.
     """
 
     __slots__ = ("argument", "refusal")
@@ -39,13 +39,14 @@ class Only(Condition):
 
 
 class Never(Condition):
-    """It is not `value`."""
+    """It is not `value`, looking at the bits of `mask`."""
 
-    __slots__ = ("value",)
+    __slots__ = ("mask", "value")
 
-    def __init__(self, argument: int, value: int, refusal: int) -> None:
+    def __init__(self, argument: int, value: int, refusal: int, mask: int = 0xFFFFFFFF) -> None:
         super().__init__(argument, refusal)
         self.value = value
+        self.mask = mask
 
 
 class Without(Condition):
@@ -64,14 +65,14 @@ ALLOWED: tuple[tuple[str, str], ...] = (
         "Open, read and write files: the root that a guest sees decides which.",
         "close close_range read write readv writev pread64 pwrite64 preadv "
         "pwritev preadv2 pwritev2 lseek truncate ftruncate fallocate fadvise64 readahead copy_file_range "
-        "sendfile splice tee fsync fdatasync sync_file_range flock dup dup2 dup3 pipe pipe2",
+        "fsync fdatasync sync_file_range flock dup dup2 dup3 pipe pipe2",
     ),
     (
         "Look at files and change what their owner may change.",
         "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 getdents getdents64 "
         "readlink readlinkat umask chown fchown lchown fchownat utime utimes "
-        "futimesat utimensat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr "
-        "lsetxattr fsetxattr removexattr lremovexattr fremovexattr",
+        "futimesat utimensat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr "
+        "removexattr lremovexattr fremovexattr",
     ),
     (
         "Make, move and remove files and folders, and move among them.",
@@ -86,7 +87,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
     (
         "Manage the process's own memory, executable pages included: interpreters compile while they run.",
-        "mmap munmap mremap mprotect madvise mincore msync brk mlock mlock2 munlock mlockall munlockall "
+        "munmap mremap mprotect madvise mincore msync brk mlock mlock2 munlock mlockall munlockall "
         "membarrier pkey_alloc pkey_free pkey_mprotect get_mempolicy",
     ),
     (
@@ -131,6 +132,12 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# What takes memory that no process and no folder shows, so that only a control group can count it.
+COUNTED: tuple[tuple[str, str], ...] = (
+    ("Share anonymous memory, which stays when hardly any of it is mapped.", "mmap"),
+    ("Send pages of files without copying them, which stay when the file has gone.", "sendfile splice tee"),
+)
+
 # A session that can be forked keeps CAP_SYS_CHROOT, to enter a branch's own tree.
 CHROOT = ("Enter a branch's tree; out of it there is only the sandbox's own root.", "chroot")
 
@@ -156,6 +163,7 @@ _PRCTLS = (
     *(0x53564D41, 0x41555856),  # PR_SET_VMA PR_GET_AUXV
 )
 _SOCKET_TYPE_MASK = 0xF
+_MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
 _PRIO_PROCESS, _PRIO_PGRP = 0, 1
@@ -166,6 +174,11 @@ _FILES_WITHOUT_DEVICE = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
 
 # The reason, the names, and the conditions, which must all hold; the first that does not says the error.
 CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
+    (
+        "Map files, and memory of one's own; anonymous memory that is shared is refused where nobody would count it.",
+        "mmap",
+        (Never(3, _MAP_SHARED_ANONYMOUS, errno.EPERM, _MAP_TYPE_AND_ANONYMOUS),),
+    ),
     (
         "Threads and processes, but no namespaces: in one, a guest would be root over much of the kernel.",
         "clone",
@@ -290,6 +303,16 @@ REFUSED: tuple[tuple[str, str, int], ...] = (
         "memfd_create shmget shmat shmdt shmctl semget semop semtimedop semctl landlock_create_ruleset "
         "landlock_add_rule",
         errno.ENOSYS,
+    ),
+    (
+        "Where no control group counts memory, nobody would see pages that are underway; programs then read and write.",
+        "sendfile splice tee",
+        errno.EINVAL,
+    ),
+    (
+        "Lists of access to files in memory are the kernel's own, which no control group counts either.",
+        "setxattr lsetxattr fsetxattr",
+        errno.ENOTSUP,
     ),
     (
         "Keys, file handles and watches are not confined by namespaces or by the root.",

@@ -3,7 +3,7 @@
 A guest may put a filter of its own over ours, and of all filters' answers the kernel takes the strictest: kill, then an
 error, then "ask the tracer", then allow. So a second filter that asks for a tracer, of which there is none, stops each
 call that ours allows, with ENOSYS, and changes nothing of what ours refuses. Only calls with a mark in their last
-argument are stopped so; our conditions look at the first three. Where ours says ENOSYS itself the two look the same:
+argument are stopped so; our conditions look at the first four. Where ours says ENOSYS itself the two look the same:
 such calls are made for real (`real`), with arguments that no kernel accepts.
 
 `asked` is a list of numbers, each with its five arguments; the value is a list of what came of each: an errno, 0 for a
@@ -16,6 +16,7 @@ import ctypes
 import mmap
 import os
 import struct
+import tempfile
 
 MARK = 0x5EED5EED
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -27,7 +28,10 @@ NOT_MADE = -1000
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 # Shared with the children: how far they have come, and what they found.
-found = mmap.mmap(-1, 8 + 4 * len(asked))
+size = 8 + 4 * len(asked)
+with tempfile.TemporaryFile() as shared:
+    shared.truncate(size)
+    found = mmap.mmap(shared.fileno(), size)
 
 
 def stop_marked_calls():
