@@ -30,6 +30,7 @@ from actbox.sandbox.nursery.syscall_table import (
     REFUSED,
     Condition,
     Never,
+    NeverWith,
     Only,
     Without,
 )
@@ -182,6 +183,9 @@ def _in_words(condition: Condition) -> str:
         if condition.mask == 0xFFFFFFFF:
             return f"{place} is not {condition.value}, {refusal}"
         return f"{place}, of its bits {condition.mask:#x}, is not {condition.value:#x}, {refusal}"
+    if isinstance(condition, NeverWith):
+        values = _either(condition.values)
+        return f"{place} is not {values} where argument {condition.other} is {condition.when}, {refusal}"
     assert isinstance(condition, Without)
     return f"{place} has none of the bits {condition.bits:#x}, {refusal}"
 

@@ -156,6 +156,11 @@ _exhausts(
 GROUP.programs(
     {
         "take memory by sets of semaphores": "denied(syscall('semget', 0, 32_000, 0o600))",
+        "take memory by programs for sockets": (
+            "program = buffer(struct.pack('HBBI', 6, 0, 0, 0xffff))\nctypes = library()[0]\n"
+            "option = struct.pack('HL', 1, ctypes.addressof(program))\n"
+            "refused(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).setsockopt(1, 26, option))"
+        ),
         "take memory by rules of Landlock": "denied(syscall('landlock_create_ruleset', (1).to_bytes(8, 'little'), 8, 0))",
         "enlarge a pipe, of which all sandboxes share what there may be": "import fcntl\nrefused(lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))",
     }

@@ -29,6 +29,7 @@ from actbox.sandbox.nursery.syscall_table import (
     REFUSED,
     Condition,
     Never,
+    NeverWith,
     Only,
     Without,
 )
@@ -65,6 +66,8 @@ def holds(condition: Condition, call: Call) -> bool:
         return word & condition.mask in condition.values
     if isinstance(condition, Never):
         return word & condition.mask != condition.value
+    if isinstance(condition, NeverWith):
+        return call[1 + condition.other] & 0xFFFFFFFF != condition.when or word not in condition.values
     assert isinstance(condition, Without)
     return not word & condition.bits
 
@@ -111,6 +114,9 @@ def every_condition() -> list[Call]:
                         words = list(passing)
                         words[condition.argument] = high | word
                         calls.append((NUMBERS[ARCH][name], *words))
+                        if isinstance(condition, NeverWith):
+                            words[condition.other] = high | condition.when
+                            calls.append((NUMBERS[ARCH][name], *words))
     return calls
 
 
@@ -121,7 +127,7 @@ def a_passing_word(condition: Condition) -> int:
 
 
 def telling_words(condition: Condition) -> list[int]:
-    if isinstance(condition, Only):
+    if isinstance(condition, (Only, NeverWith)):
         named = [*condition.values]
     elif isinstance(condition, Never):
         named = [condition.value]

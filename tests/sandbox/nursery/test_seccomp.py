@@ -148,6 +148,19 @@ def test_pages_are_sent_without_a_copy_only_where_a_control_group_counts_them(ar
 
 @in_both_tables
 @pytest.mark.parametrize("high", [0, GARBAGE])
+def test_sockets_get_options_and_no_programs(arch: str, high: int) -> None:
+    attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf = 26, 50, 51, 52
+    for option in (attach_filter, attach_bpf, reuseport_cbpf, reuseport_ebpf):
+        assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == NOT_PERMITTED
+    for option in (socket.SO_REUSEADDR, socket.SO_SNDBUF, 0, 0xFFFFFFFF):
+        assert answer(arch, "setsockopt", 3, high | socket.SOL_SOCKET, high | option) == ALLOW
+    assert attach_filter == socket.IPV6_V6ONLY  # of another level
+    assert answer(arch, "setsockopt", 3, high | socket.IPPROTO_IPV6, high | socket.IPV6_V6ONLY) == ALLOW
+    assert answer(arch, "setsockopt", 3, high | socket.IPPROTO_TCP, high | socket.TCP_NODELAY) == ALLOW
+
+
+@in_both_tables
+@pytest.mark.parametrize("high", [0, GARBAGE])
 def test_clone_makes_threads_and_processes_but_no_namespaces(arch: str, high: int) -> None:
     thread, process = 0x3D0F00, 0x1200011
     assert answer(arch, "clone", high | thread) == answer(arch, "clone", high | process) == ALLOW

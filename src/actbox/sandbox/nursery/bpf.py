@@ -76,6 +76,11 @@ def if_any_bit(bits: int, then: int) -> Code:
     return [(_IF_ANY_BIT, 0, 1, bits), *returns(then)]
 
 
+def when_equal(value: int, then: Code) -> Code:
+    """Do some code if what was taken up is `value`, and go on."""
+    return [(_IF_EQUAL, 0, len(then), value), *then]
+
+
 def choose(ranges: list[tuple[int, Code]]) -> Code:
     """Find what was taken up among ranges by halving, and do that range's code, which ends with an action.
 

@@ -29,9 +29,22 @@ from .bpf import (
     refuse,
     returns,
     unless_one_of,
+    when_equal,
 )
 from .syscall_numbers import AUDIT_ARCH, HIGHEST, NUMBERS
-from .syscall_table import ALLOWED, CHROOT, CONDITIONAL, COUNTED, KILLED, REFUSED, Condition, Never, Only, Without
+from .syscall_table import (
+    ALLOWED,
+    CHROOT,
+    CONDITIONAL,
+    COUNTED,
+    KILLED,
+    REFUSED,
+    Condition,
+    Never,
+    NeverWith,
+    Only,
+    Without,
+)
 
 # On x86_64 a number with this bit is of the x32 table: the same calls again, past a list of numbers.
 _X32_BIT = 0x40000000
@@ -132,6 +145,10 @@ def _check(conditions: tuple[Condition, ...]) -> Code:
             code += load_argument(condition.argument, condition.mask) + if_equal(condition.value, refusal)
         elif isinstance(condition, Without):
             code += load_argument(condition.argument) + if_any_bit(condition.bits, refusal)
+        elif isinstance(condition, NeverWith):
+            refused = [line for value in condition.values for line in if_equal(value, refusal)]
+            then = load_argument(condition.argument) + refused
+            code += load_argument(condition.other) + when_equal(condition.when, then)
         else:
             raise TypeError(f"no code is known for the condition {type(condition).__name__}")
     return code + returns(ALLOW)

@@ -59,6 +59,18 @@ class Without(Condition):
         self.bits = bits
 
 
+class NeverWith(Condition):
+    """It is none of `values` where another argument, `other`, is `when`."""
+
+    __slots__ = ("other", "values", "when")
+
+    def __init__(self, argument: int, values: tuple[int, ...], refusal: int, other: int, when: int) -> None:
+        super().__init__(argument, refusal)
+        self.values = values
+        self.other = other
+        self.when = when
+
+
 # The reason, and the names.
 ALLOWED: tuple[tuple[str, str], ...] = (
     (
@@ -123,7 +135,7 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     ),
     (
         "Use sockets: the network namespace decides what they reach.",
-        "connect accept accept4 bind listen getsockname getpeername getsockopt setsockopt shutdown sendto "
+        "connect accept accept4 bind listen getsockname getpeername getsockopt shutdown sendto "
         "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     ),
     (
@@ -163,6 +175,7 @@ _PRCTLS = (
     *(0x53564D41, 0x41555856),  # PR_SET_VMA PR_GET_AUXV
 )
 _SOCKET_TYPE_MASK = 0xF
+_ATTACHING = (26, 50, 51, 52)  # SO_ATTACH_FILTER SO_ATTACH_BPF SO_ATTACH_REUSEPORT_CBPF SO_ATTACH_REUSEPORT_EBPF
 _MAP_SHARED_ANONYMOUS, _MAP_TYPE_AND_ANONYMOUS = 0x21, 0x2F
 _FILTER_FLAG_NEW_LISTENER = 0x8
 _WATCHER = 1
@@ -205,6 +218,11 @@ CONDITIONAL: tuple[tuple[str, str, tuple[Condition, ...]], ...] = (
                 _SOCKET_TYPE_MASK,
             ),
         ),
+    ),
+    (
+        "Options of sockets, but no programs for the kernel to run: it has little room for those of all sandboxes.",
+        "setsockopt",
+        (NeverWith(2, _ATTACHING, errno.EPERM, other=1, when=socket.SOL_SOCKET),),
     ),
     (
         "Requests that only ask or concern one's own descriptor; never TIOCSTI or TIOCLINUX, which type for others.",
