@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ for name in (b'..\\..\\x', b'a\nb', b'\xff\xfe', b'%2e%2e%2fx', '．．／x'.enc
 
 @GROUP.function("save an artifact through a link that an earlier one left")
 async def _(ground: Ground) -> Verdict:
-    folder, outside = Path(ground.things["host_folder"]) / "links", Path(ground.things["host_folder"]) / "outside"
+    place = Path(tempfile.mkdtemp(dir=ground.things["host_folder"]))  # one for each engine, and each time
+    folder, outside = place / "links", place / "outside"
     folder.mkdir()
     outside.mkdir()
     (folder / "a").symlink_to(outside)
