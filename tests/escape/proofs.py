@@ -136,7 +136,6 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "cut the library short",
             "swap the library for another file",
             "remove the library",
-            "set an attribute on the interpreter",
             "touch a device",
             "change who may use a device",
             "replace a device",

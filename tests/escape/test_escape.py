@@ -75,6 +75,7 @@ async def test_the_attempts_get_through_where_nothing_isolates(group: str, engin
 
 
 # What is said of these is checked: it is not the walls that stop them.
+@pytest.mark.long
 @pytest.mark.parametrize("engine", BARE)
 @pytest.mark.parametrize("group", sorted({attempt.group for attempt in ATTEMPTS if attempt.bare is Bare.HOST_STOPS_IT}))
 async def test_what_the_host_stops_is_stopped_where_nothing_isolates(
