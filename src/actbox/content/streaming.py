@@ -1,0 +1,372 @@
+"""Updates in, one message out: the pieces that a stream brings are put together by fixed rules.
+
+1. Text that follows text of the same stream is joined with it. So is reasoning that follows reasoning, up to the piece
+   that brings protected data, which ends it. So are `text/*` data that follow data of the same media type and name.
+2. Calls and results of code, and calls of functions, are joined by their call id, wherever in the message their pieces
+   are; the item stays where its first piece was. Their inputs and outputs are joined by rule 1. A piece with the merge
+   mode `replace` takes the place of the inputs or outputs before it. Exit code, outcome, status: the last word counts.
+3. Usage is summed up, in the place of its first piece. (A reader of a format whose counts are running totals hands on
+   what has been added.)
+4. An item with annotations is joined with nothing, and neither is one whose `provider_data` differ. All else stays as
+   it is, in its order.
+
+No item that was handed in is ever changed: what is joined becomes a new one. Taking in a piece costs the same however
+much there is already; asking for the message costs as much as what has changed since it was last asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from .items import (
+    CodeInterpreterCall,
+    CodeInterpreterResult,
+    Content,
+    DataContent,
+    FunctionCall,
+    Item,
+    JsonObject,
+    ReasoningContent,
+    TextContent,
+    UsageContent,
+    arguments_from_json,
+)
+from .media import bare_media_type
+from .messages import Message, Update
+
+_CodeItem: TypeAlias = CodeInterpreterCall | CodeInterpreterResult
+
+
+class MessageBuilder:
+    """Puts updates together; `message` is what they come to so far."""
+
+    def __init__(self) -> None:
+        self._contents = _Contents()
+        self._said: dict[str, Any] = {}
+        self._provider_data: dict[str, JsonObject] = {}
+        self._message: Message | None = None
+
+    def feed(self, update: Update) -> None:
+        """Take in the next update."""
+        self._message = None
+        add = self._contents.add
+        for item in update.contents:
+            add(item)
+        if update.model_fields_set == _ONLY_CONTENTS:
+            return
+        for name in _SAID:
+            if (value := getattr(update, name)) is not None:
+                self._said["id" if name == "message_id" else name] = value
+        if update.provider_data:
+            for name, data in update.provider_data.items():
+                self._provider_data[name] = {**self._provider_data.get(name, {}), **data}
+
+    @property
+    def message(self) -> Message:
+        """The message as it is now; a value that later updates do not change."""
+        if self._message is None:
+            self._message = Message(
+                contents=self._contents.items(), provider_data=dict(self._provider_data), **self._said
+            )
+        return self._message
+
+
+_ONLY_CONTENTS = {"contents"}
+_SAID = ("role", "author", "message_id", "response_id", "model", "created_at", "finish_reason")
+
+
+def message_from_updates(updates: Iterable[Update]) -> Message:
+    """Return what the updates of one message come to."""
+    builder = MessageBuilder()
+    for update in updates:
+        builder.feed(update)
+    return builder.message
+
+
+def messages_from_updates(updates: Iterable[Update]) -> list[Message]:
+    """Return what updates come to; another message id, or another role, begins another message."""
+    messages: list[Message] = []
+    builder: MessageBuilder | None = None
+    begun_as: tuple[str | None, str | None] = (None, None)
+    for update in updates:
+        now = (update.message_id, update.role)
+        differs = any(
+            value is not None and before not in (None, value) for value, before in zip(now, begun_as, strict=True)
+        )
+        if builder is not None and differs:
+            messages.append(builder.message)
+            builder, begun_as = None, (None, None)
+        builder = builder or MessageBuilder()
+        begun_as = (now[0] or begun_as[0], now[1] or begun_as[1])
+        builder.feed(update)
+    return [*messages, builder.message] if builder is not None else messages
+
+
+def coalesce(items: Iterable[Content]) -> tuple[Content, ...]:
+    """Return items put together by the rules of this module."""
+    contents = _Contents()
+    for item in items:
+        contents.add(item)
+    return contents.items()
+
+
+class _Contents:
+    """Items that grow. Each place has an item that is done, or pieces of one that are not yet put together."""
+
+    def __init__(self) -> None:
+        self._places: list[Content | _Growing] = []
+        self._by_id: dict[tuple[type[Item], str], _Growing] = {}
+        self._usage: _Usage | None = None
+        self._last: _Run | None = None
+
+    def add(self, item: Content) -> None:
+        kind = type(item)
+        last = self._last
+        if last is not None and last.kind is kind and last.takes(item):
+            last.add(item)
+        elif kind in _BY_ID:
+            self._add_by_id(item)
+        elif isinstance(item, UsageContent):
+            self._add_usage(item)
+        elif kind in _RUNS:
+            self._last = _Run(item)
+            self._places.append(self._last)
+        else:
+            self._last = None
+            self._places.append(item)
+
+    def items(self) -> tuple[Content, ...]:
+        return tuple(place.item() if isinstance(place, _Growing) else place for place in self._places)
+
+    def _add_by_id(self, item: Any) -> None:
+        known = self._by_id.get((type(item), item.call_id))
+        if known is not None and known.takes(item):
+            known.add(item)
+            return
+        self._last = None
+        growing = _BY_ID[type(item)](item)
+        self._by_id[type(item), item.call_id] = growing
+        self._places.append(growing)
+
+    def _add_usage(self, item: UsageContent) -> None:
+        if self._usage is not None and self._usage.takes(item):
+            self._usage.add(item)
+            return
+        self._last = None
+        self._usage = _Usage(item)
+        self._places.append(self._usage)
+
+
+class _Growing:
+    """An item in the making. `takes` says whether another piece may be added to it."""
+
+    def __init__(self, item: Any) -> None:
+        self._first = item
+        self._made: Any = item
+
+    def takes(self, item: Any) -> bool:
+        raise NotImplementedError
+
+    def add(self, item: Any) -> None:
+        raise NotImplementedError
+
+    def item(self) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Any:
+        raise NotImplementedError
+
+
+def _same_provider_data(first: Item, item: Item) -> bool:
+    return not item.provider_data or item.provider_data == first.provider_data
+
+
+class _Run(_Growing):
+    """Text, reasoning or text data that is joined with what follows it."""
+
+    def __init__(self, item: Any) -> None:
+        super().__init__(item)
+        self.kind = type(item)
+        self._field, self._same = _RUNS[self.kind]
+        self._get = operator.attrgetter(self._field)
+        self._pieces = [self._get(item)]
+        self._protected: str | None = None
+        self._ends = bool(item.annotations or item.model_extra)
+        self._note_protection(item)
+
+    def takes(self, item: Any) -> bool:
+        if self._ends or not self._same(self._first, item):
+            return False
+        return item.model_fields_set <= _PLAIN or (
+            not item.annotations and not item.model_extra and _same_provider_data(self._first, item)
+        )
+
+    def add(self, item: Any) -> None:
+        self._made = None
+        self._pieces.append(self._get(item))
+        if self.kind is ReasoningContent:
+            self._note_protection(item)
+
+    def _note_protection(self, item: Any) -> None:
+        self._protected = getattr(item, "protected_data", None)
+        self._ends = self._ends or self._protected is not None
+
+    def _make(self) -> Any:
+        whole = self._pieces[0][:0].join(self._pieces)
+        self._pieces = [whole]
+        changes = {self._field: whole}
+        if self._protected is not None:
+            changes["protected_data"] = self._protected
+        return self._first.model_copy(update=changes)
+
+
+_PLAIN = frozenset({"type", "text", "stream", "protected_data", "media_type", "data", "name"})
+"""An item that says no more than this has neither annotations nor anything that is not known here."""
+
+
+def _same_text(first: TextContent, item: TextContent) -> bool:
+    return first.stream == item.stream
+
+
+def _same_reasoning(first: ReasoningContent, item: ReasoningContent) -> bool:
+    return True
+
+
+def _same_data(first: DataContent, item: DataContent) -> bool:
+    if first.name != item.name or first.media_type != item.media_type:
+        return False
+    return first.media_type.startswith("text/") or bare_media_type(first.media_type).startswith("text/")
+
+
+_RUNS: dict[type[Item], tuple[str, Callable[[Any, Any], bool]]] = {
+    TextContent: ("text", _same_text),
+    ReasoningContent: ("text", _same_reasoning),
+    DataContent: ("data", _same_data),
+}
+
+
+class _Code(_Growing):
+    """A call or a result of code, whose pieces may come with others between them."""
+
+    def __init__(self, item: _CodeItem) -> None:
+        super().__init__(item)
+        self._field = "inputs" if isinstance(item, CodeInterpreterCall) else "outputs"
+        self._get = operator.attrgetter(self._field)
+        self._only_contents = {"call_id", self._field}
+        self._contents = _Contents()
+        self._changes: dict[str, Any] = {}
+        self._provider_data = item.provider_data
+        self._made = None
+        for inner in self._get(item):
+            self._contents.add(inner)
+
+    def takes(self, item: Any) -> bool:
+        return not (item.annotations or self._first.annotations)
+
+    def add(self, item: Any) -> None:
+        self._made = None
+        if item.merge_mode == "replace":
+            self._contents = _Contents()
+        for inner in self._get(item):
+            self._contents.add(inner)
+        if item.model_fields_set == self._only_contents:
+            return
+        for name in _LAST_WORD:
+            value = getattr(item, name, None)
+            if value is not None:
+                self._changes[name] = value
+        if item.provider_data:
+            self._provider_data = _merged(self._provider_data, item.provider_data)
+        if item.model_extra:
+            self._changes.update(item.model_extra)
+
+    def _make(self) -> Any:
+        changes = {
+            **self._changes,
+            self._field: self._contents.items(),
+            "merge_mode": "append",
+            "provider_data": self._provider_data,
+        }
+        return self._first.model_copy(update=changes)
+
+
+_LAST_WORD = ("exit_code", "outcome", "status", "name")
+
+
+class _Function(_Growing):
+    """A call of a function, whose arguments come in pieces of text."""
+
+    def __init__(self, item: FunctionCall) -> None:
+        super().__init__(item)
+        self._name, self._called_by = item.name, item.called_by
+        self._arguments: JsonObject | None = None
+        self._pieces: list[str] = []
+        self._provider_data = item.provider_data
+        self._take(item.arguments)
+
+    def takes(self, item: Any) -> bool:
+        return not (item.annotations or self._first.annotations)
+
+    def add(self, item: FunctionCall) -> None:
+        self._made = None
+        self._name = item.name or self._name
+        self._called_by = item.called_by or self._called_by
+        self._take(item.arguments)
+        if item.provider_data:
+            self._provider_data = _merged(self._provider_data, item.provider_data)
+
+    def _take(self, arguments: JsonObject | str) -> None:
+        if isinstance(arguments, str):
+            self._pieces.append(arguments)
+        elif arguments:
+            self._arguments, self._pieces = arguments, []
+
+    def _make(self) -> Any:
+        arguments: JsonObject | str = self._arguments or {}
+        if self._pieces:
+            text = "".join(self._pieces)
+            self._pieces = [text]
+            arguments = arguments_from_json(text)
+        changes = {
+            "name": self._name,
+            "called_by": self._called_by,
+            "arguments": arguments,
+            "provider_data": self._provider_data,
+        }
+        return self._first.model_copy(update=changes)
+
+
+class _Usage(_Growing):
+    """Counts that are summed up."""
+
+    def takes(self, item: Any) -> bool:
+        return _same_provider_data(self._first, item)
+
+    def add(self, item: UsageContent) -> None:
+        first: UsageContent = self.item()
+        names = ("input_tokens", "output_tokens", "total_tokens")
+        changes: dict[str, Any] = {name: _sum(getattr(first, name), getattr(item, name)) for name in names}
+        changes["counts"] = {
+            name: first.counts.get(name, 0) + item.counts.get(name, 0) for name in {**first.counts, **item.counts}
+        }
+        self._made = first.model_copy(update=changes)
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first if second is None else first + second
+
+
+def _merged(first: dict[str, JsonObject], second: dict[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return what both have of each format; of a field that both have, the last word counts."""
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}
+
+
+_BY_ID: dict[type[Item], Callable[[Any], _Growing]] = {
+    CodeInterpreterCall: _Code,
+    CodeInterpreterResult: _Code,
+    FunctionCall: _Function,
+}

@@ -1,0 +1,25 @@
+"""Tools that a provider runs itself, as an agent asks for them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from .items import Content, Part
+
+
+class HostedCodeInterpreterTool(Part):
+    """Have the provider run code. `inputs` are files, hosted or as data, that the code shall find."""
+
+    name: str = "code_interpreter"
+    inputs: tuple[Content, ...] = ()
+
+
+class HostedFileSearchTool(Part):
+    """Have the provider search files. `inputs` are hosted vector stores; some providers take hosted files too."""
+
+    name: str = "file_search"
+    inputs: tuple[Content, ...] = ()
+    maximum_result_count: int | None = Field(default=None, ge=1)
+
+
+HostedTool = HostedCodeInterpreterTool | HostedFileSearchTool
