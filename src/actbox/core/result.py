@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .changes import FileChange
-from .errors import ErrorInfo
+from .errors import ErrorInfo, ErrorKind
 
 # What `mimetypes` does not know on every machine, and what agents make most.
 _MEDIA_TYPES = {
@@ -129,6 +129,15 @@ class ExecutionResult:
     sandbox: str = ""
     state_kept: bool | None = None
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> ExecutionResult:
+        """Return the result that `to_dict` made this of.
+
+        What is missing has its usual value, and what is not known here is left out. `value_forms` may have bytes as
+        they are. Raises `ValueError` where a field is not what it should be; the message names it.
+        """
+        return cls(**_fields_of(document))
+
     @property
     def success(self) -> bool:
         """Whether the program ended by itself, without an error and with exit code 0."""
@@ -162,3 +171,97 @@ class ExecutionResult:
             "sandbox": self.sandbox,
             "state_kept": self.state_kept,
         }
+
+
+# Reading the document
+
+
+def _fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, read in _READERS.items():
+        if name in document:
+            try:
+                fields[name] = read(document[name])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"the result's {name} is not as it should be: {type(error).__name__}: {error}"
+                ) from error
+    return fields
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, and found {type(value).__name__}")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected a whole number, and found {type(value).__name__}")
+    return value
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(_text(value), validate=True)
+
+
+def _forms(value: Mapping[str, Any]) -> dict[str, str | bytes]:
+    return {media_type: _form(media_type, form) for media_type, form in value.items()}
+
+
+def _form(media_type: str, form: Any) -> str | bytes:
+    # `to_dict` writes bytes as base64 and text as it is; of these types a notebook's forms are bytes.
+    if isinstance(form, bytes):
+        return form
+    is_bytes = media_type.startswith(("image/", "audio/", "video/")) and media_type != "image/svg+xml"
+    return _bytes(form) if is_bytes or media_type == "application/pdf" else _text(form)
+
+
+def _error(value: Mapping[str, Any] | None) -> ErrorInfo | None:
+    if value is None:
+        return None
+    line = value.get("line")
+    texts = {name: _text(value.get(name, "")) for name in ("type", "message", "traceback", "hint", "limit")}
+    return ErrorInfo(kind=ErrorKind(value["kind"]), line=None if line is None else _integer(line), **texts)
+
+
+def _artifacts(value: Any) -> tuple[Artifact, ...]:
+    return tuple(Artifact(_text(item["name"]), _bytes(item["data"]), _text(item["media_type"])) for item in value)
+
+
+def _changes(value: Any) -> tuple[FileChange, ...]:
+    return tuple(
+        FileChange(
+            mount=_text(item["mount"]),
+            path=_text(item["path"]),
+            kind=item["kind"],
+            data=None if item.get("data") is None else _bytes(item["data"]),
+            executable=bool(item.get("executable")),
+        )
+        for item in value
+    )
+
+
+def _usage(value: Mapping[str, Any]) -> Usage:
+    return Usage(**{name: value[name] for name in Usage.__dataclass_fields__ if name in value})
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "stdout": _text,
+    "stderr": _text,
+    "exit_code": _integer,
+    "value": lambda value: value,
+    "value_text": _text_or_none,
+    "value_forms": _forms,
+    "error": _error,
+    "artifacts": _artifacts,
+    "changes": _changes,
+    "warnings": lambda value: tuple(_text(item) for item in value),
+    "usage": _usage,
+    "sandbox": _text,
+    "state_kept": lambda value: None if value is None else bool(value),
+}

@@ -1,0 +1,290 @@
+"""Our own results as content, and back; and what a live run says, as the updates of a stream.
+
+A result becomes one `CodeInterpreterResult`: what was printed, the value, the error, the files; and a `UsageContent`.
+What a field of these stands for is there for everybody; the rest of the result is in `provider_data["actbox"]`, so that
+nothing is lost on the way back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.events import ArtifactCreated, Completed, Event, Output, ToolFinished, ToolStarted
+from actbox.core.result import Artifact, ExecutionResult
+
+from .files import FileStore
+from .items import (
+    CodeInterpreterResult,
+    Content,
+    DataContent,
+    ErrorContent,
+    FunctionCall,
+    FunctionResult,
+    HostedFileContent,
+    JsonObject,
+    TextContent,
+    UsageContent,
+)
+from .messages import Update
+
+INLINE_BYTES = 1_000_000
+"""A file of more bytes than this becomes a hosted file, where there is a store for it."""
+
+_OURS = "actbox"
+# What other fields of the items say.
+_SAID_ELSEWHERE = (
+    "stdout",
+    "stderr",
+    "exit_code",
+    "success",
+    "value_text",
+    "value_forms",
+    "error",
+    "artifacts",
+    "usage",
+)
+
+
+def content_from_result(
+    result: ExecutionResult,
+    *,
+    call_id: str = "run",
+    store: FileStore | None = None,
+    inline_bytes: int = INLINE_BYTES,
+) -> list[Content]:
+    """Return a result as content: one `CodeInterpreterResult` and one `UsageContent`.
+
+    Files of more than `inline_bytes` bytes are put into the `store`, if there is one.
+    """
+    outputs = [*_printed(result), *_value(result), *_errors(result)]
+    outputs += [_file(artifact, store, inline_bytes) for artifact in result.artifacts]
+    return [_ended(result, call_id, outputs), _usage(result)]
+
+
+def result_from_content(items: Iterable[Content], *, store: FileStore | None = None) -> ExecutionResult:
+    """Return the result that some content tells of, ours or a provider's.
+
+    All `CodeInterpreterResult`s count as one: the last word on how it ended counts. Hosted files are taken from the
+    `store`; without one, and where they are not in it, a warning names them. Raises `ValueError` where there is none.
+    """
+    items = list(items)
+    results = [item for item in items if isinstance(item, CodeInterpreterResult)]
+    usage = [item for item in items if isinstance(item, UsageContent)]
+    if not results:
+        raise ValueError("there is no result of running code in this content")
+    outputs = [output for result in results for output in result.outputs]
+    document: dict[str, Any] = dict(results[-1].provider_data.get(_OURS, {}))
+    errors = [output for output in outputs if isinstance(output, ErrorContent)]
+    success = results[-1].success
+    exit_code = results[-1].exit_code
+    if exit_code is None:
+        exit_code = 0 if success or (success is None and not errors) else 1
+    artifacts, missing = _artifacts(outputs, store)
+    printed = [output for output in outputs if isinstance(output, TextContent) and _part(output) is None]
+    values = [output for output in outputs if _part(output) == "value"]
+    document |= {
+        "stdout": "".join(output.text for output in printed if output.stream != "stderr"),
+        "stderr": "".join(output.text for output in printed if output.stream == "stderr"),
+        "exit_code": exit_code,
+        "value_text": next((output.text for output in values if isinstance(output, TextContent)), None),
+        "value_forms": {output.media_type: _form(output) for output in values if isinstance(output, DataContent)},
+        "error": _error_document(errors[-1], exit_code) if errors and exit_code else None,
+        "artifacts": artifacts,
+        "warnings": [*document.get("warnings", []), *missing],
+        "usage": dict(usage[-1].counts) if usage else {},
+    }
+    return ExecutionResult.from_dict(document)
+
+
+class EventReader:
+    """Turns what a run says as it goes into updates, which come to what `content_from_result` makes of its result.
+
+    Calls of tools become calls of functions, made by the program. What was printed keeps the order in which it came.
+    """
+
+    def __init__(
+        self, *, call_id: str = "run", store: FileStore | None = None, inline_bytes: int = INLINE_BYTES
+    ) -> None:
+        """Take the same as `content_from_result`."""
+        self._call_id = call_id
+        self._store = store
+        self._inline_bytes = inline_bytes
+        self._files: set[str] = set()
+        self._printed: dict[Literal["stdout", "stderr"], int] = {"stdout": 0, "stderr": 0}
+
+    def feed(self, event: Event) -> list[Update]:
+        """Return what an event adds: nothing, for questions and decisions on approval and for the network."""
+        match event:
+            case Output():
+                self._printed[event.stream] += len(event.text)
+                return [self._added(TextContent(text=event.text, stream=event.stream))]
+            case ToolStarted():
+                return [Update(role="assistant", contents=(self._call(event),))]
+            case ToolFinished():
+                return [Update(role="assistant", contents=(self._returned(event),))]
+            case ArtifactCreated():
+                self._files.add(event.artifact.name)
+                return [self._added(_file(event.artifact, self._store, self._inline_bytes))]
+            case Completed():
+                return [self._completed(event.result)]
+            case _:
+                return []
+
+    def _added(self, *outputs: Content) -> Update:
+        return Update(role="assistant", contents=(CodeInterpreterResult(call_id=self._call_id, outputs=outputs),))
+
+    def _call(self, event: ToolStarted) -> FunctionCall:
+        return FunctionCall(
+            call_id=f"{self._call_id}.{event.call_id}",
+            name=event.tool,
+            arguments=dict(event.arguments),
+            called_by=self._call_id,
+        )
+
+    def _returned(self, event: ToolFinished) -> FunctionResult:
+        call_id = f"{self._call_id}.{event.call_id}"
+        data: dict[str, JsonObject] = {_OURS: {"wall_ms": event.wall_ms}}
+        if event.error is not None:
+            error = ErrorContent(message=event.error)
+            return FunctionResult(call_id=call_id, name=event.tool, outputs=(error,), is_error=True, provider_data=data)
+        data[_OURS]["value"] = event.value
+        value = event.value if isinstance(event.value, str) else _json(event.value)
+        return FunctionResult(call_id=call_id, name=event.tool, outputs=(TextContent(text=value),), provider_data=data)
+
+    def _completed(self, result: ExecutionResult) -> Update:
+        # What was printed after the last event, as where output was not told of piece by piece.
+        unsaid = replace(
+            result,
+            stdout=result.stdout[self._printed["stdout"] :],
+            stderr=result.stderr[self._printed["stderr"] :],
+        )
+        outputs = [*_printed(unsaid), *_value(result), *_errors(result)]
+        new = [artifact for artifact in result.artifacts if artifact.name not in self._files]
+        outputs += [_file(artifact, self._store, self._inline_bytes) for artifact in new]
+        return Update(role="assistant", contents=(_ended(result, self._call_id, outputs), _usage(result)))
+
+
+async def updates_from_events(
+    events: AsyncIterable[Event],
+    *,
+    call_id: str = "run",
+    store: FileStore | None = None,
+    inline_bytes: int = INLINE_BYTES,
+) -> AsyncIterator[Update]:
+    """Turn a live run's events, as `Sandbox.stream` gives them, into updates as they come; see `EventReader`."""
+    reader = EventReader(call_id=call_id, store=store, inline_bytes=inline_bytes)
+    async for event in events:
+        for update in reader.feed(event):
+            yield update
+
+
+# The parts of a result
+
+
+def _printed(result: ExecutionResult) -> list[Content]:
+    both: tuple[tuple[str, Literal["stdout", "stderr"]], ...] = ((result.stdout, "stdout"), (result.stderr, "stderr"))
+    return [TextContent(text=text, stream=stream) for text, stream in both if text]
+
+
+def _value(result: ExecutionResult) -> list[Content]:
+    mark: dict[str, JsonObject] = {_OURS: {"part": "value"}}
+    found: list[Content] = []
+    if result.value_text is not None:
+        found.append(TextContent(text=result.value_text, provider_data=mark))
+    for media_type, form in result.value_forms.items():
+        data = form if isinstance(form, bytes) else form.encode("utf-8", "surrogatepass")
+        as_text = isinstance(form, str)
+        kept: dict[str, JsonObject] = {_OURS: {"part": "value", "as_text": as_text}}
+        found.append(DataContent(media_type=media_type, data=data, provider_data=kept))
+    return found
+
+
+def _errors(result: ExecutionResult) -> list[Content]:
+    error = result.error
+    if error is None:
+        return []
+    message = ": ".join(filter(None, (error.type, error.message))) or error.kind.value
+    kept: dict[str, JsonObject] = {_OURS: {"error": error.to_dict()}}
+    return [ErrorContent(message=message, code=error.kind.value, details=error.traceback or None, provider_data=kept)]
+
+
+def _file(artifact: Artifact, store: FileStore | None, inline_bytes: int) -> Content:
+    if store is not None and artifact.size > inline_bytes:
+        return store.put(artifact.data, name=artifact.name, media_type=artifact.media_type)
+    return DataContent(media_type=artifact.media_type, data=artifact.data, name=artifact.name)
+
+
+def _ended(result: ExecutionResult, call_id: str, outputs: list[Content]) -> CodeInterpreterResult:
+    document = result.to_dict()
+    rest: JsonObject = {name: value for name, value in document.items() if name not in _SAID_ELSEWHERE}
+    timed_out = result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+    return CodeInterpreterResult(
+        call_id=call_id,
+        outputs=tuple(outputs),
+        exit_code=result.exit_code,
+        outcome="ok" if result.success else "timeout" if timed_out else "failed",
+        status="completed",
+        provider_data={_OURS: rest},
+    )
+
+
+def _usage(result: ExecutionResult) -> UsageContent:
+    return UsageContent(counts=result.usage.to_dict())
+
+
+# And back
+
+
+def _part(output: Content) -> str | None:
+    part = output.provider_data.get(_OURS, {}).get("part")
+    return part if isinstance(part, str) else None
+
+
+def _form(output: DataContent) -> str | bytes:
+    as_text = output.provider_data[_OURS].get("as_text", output.is_text)
+    return output.data.decode("utf-8", "surrogatepass") if as_text else output.data
+
+
+def _artifacts(outputs: list[Content], store: FileStore | None) -> tuple[list[JsonObject], list[str]]:
+    """Return the files as documents of artifacts, and a sentence for each that could not be had."""
+    found: dict[str, JsonObject] = {}
+    missing = []
+    for number, output in enumerate(outputs, 1):
+        if isinstance(output, HostedFileContent):
+            name, media_type, data = output.name or output.file_id, output.media_type, _stored(output, store)
+            if data is None:
+                missing.append(f"the file {name!r} ({output.file_id}) is not here, and not in the store")
+                continue
+        elif isinstance(output, DataContent) and _part(output) is None:
+            name, media_type, data = output.name or f"output-{number}", output.media_type, output.data
+        else:
+            continue
+        encoded = base64.b64encode(data).decode("ascii")
+        found[name] = {"name": name, "media_type": media_type or "", "data": encoded}
+    return list(found.values()), missing
+
+
+def _stored(file: HostedFileContent, store: FileStore | None) -> bytes | None:
+    if store is None:
+        return None
+    try:
+        return store.get(file.file_id)
+    except KeyError:
+        return None
+
+
+def _error_document(error: ErrorContent, exit_code: int) -> JsonObject:
+    ours = error.provider_data.get(_OURS, {}).get("error")
+    if isinstance(ours, dict):
+        return ours
+    kind = error.code if error.code in ErrorKind.__members__ else "RUNTIME" if exit_code == 1 else "EXIT"
+    return ErrorInfo(kind=ErrorKind(kind), message=error.message, traceback=error.details or "").to_dict()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
