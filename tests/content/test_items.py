@@ -22,8 +22,7 @@ from actbox.content import (
     message_from_dict,
 )
 from actbox.content.media import language_of_media_type, media_type_of_language
-
-from . import items_to_try
+from tests.content import items_to_try
 
 
 @given(items_to_try.items)

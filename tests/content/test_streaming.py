@@ -24,8 +24,7 @@ from actbox.content import (
     message_from_updates,
     messages_from_updates,
 )
-
-from . import items_to_try
+from tests.content import items_to_try
 
 
 def text(value: str, **fields) -> TextContent:

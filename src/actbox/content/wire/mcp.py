@@ -35,6 +35,7 @@ from .written import Losses, Written
 
 NAME = "mcp"
 _BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
+_NOTHING = object()
 _PICTURES = {"image": "image", "audio": "audio"}
 
 
@@ -102,7 +103,10 @@ def _read_link(block: Mapping[str, Any]) -> Content | None:
         return None
     media_type, name = text_or_none(block.get("mimeType")), text_or_none(block.get("name"))
     known = ["type", "uri", *(["mimeType"] if media_type is not None else []), *(["name"] if name is not None else [])]
-    return UriContent(uri=uri, media_type=media_type, name=name, provider_data=kept(NAME, rest_of(block, known)))
+    rest = rest_of(block, known)
+    if "name" not in block:
+        rest["unnamed"] = True
+    return UriContent(uri=uri, media_type=media_type, name=name, provider_data=kept(NAME, rest))
 
 
 def _read_resource(block: Mapping[str, Any]) -> Content | None:
@@ -141,7 +145,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 def _write_result(item: FunctionResult, losses: Losses) -> JsonObject:
     ours = dict(item.provider_data.get(NAME, {}))
     outer, unsaid = ours.pop("answer", None), ours.pop("unsaid", False)
-    blocks = [block for output in item.outputs if (block := _write_block(output, losses)) is not None]
+    blocks = [block for output in item.outputs if (block := _write_block(output, losses)) is not _NOTHING]
     result: JsonObject = {"content": blocks}
     if item.is_error or not unsaid:
         result["isError"] = item.is_error
@@ -171,7 +175,9 @@ def _write_block(item: Content, losses: Losses) -> Any:
             name = item.name or "data"
             return _write_resource(item, {"uri": f"file:///{name}", "as": "text" if _is_utf8(item) else "blob"})
         case UriContent():
-            said = {"uri": item.uri, "mimeType": item.media_type, "name": item.name or ours.get("name") or item.uri}
+            usual: str | None = None if ours.pop("unnamed", False) else item.uri
+            said_name = usual if item.name is None else item.name
+            said = {"uri": item.uri, "mimeType": item.media_type, "name": said_name}
             return {"type": "resource_link", **{key: value for key, value in said.items() if value is not None}, **ours}
         case HostedFileContent():
             losses.add("hosted_file", "becomes a link of the scheme `file-id`")
@@ -179,7 +185,7 @@ def _write_block(item: Content, losses: Losses) -> Any:
             return link | ({"mimeType": item.media_type} if item.media_type else {})
         case ReasoningContent() | UsageContent():
             losses.add(item.type, "left out: there is no place for it")
-            return None
+            return _NOTHING
         case ErrorContent() | FunctionCall() | CodeInterpreterCall() | FunctionResult() | CodeInterpreterResult() | _:
             losses.add(item.type, "becomes text")
             return {"type": "text", "text": as_text(item)}
