@@ -1,0 +1,45 @@
+"""The page on what survives a conversion is what conversions do."""
+
+from __future__ import annotations
+
+import pytest
+
+from actbox.content.wire.formats import NAMES, detect, detect_event, find_format
+from tests.content import matrix
+
+
+def test_the_transcript_has_everything() -> None:
+    assert matrix.features_of(matrix.TRANSCRIPT) == list(matrix.FEATURES)
+
+
+def test_our_own_format_keeps_everything() -> None:
+    assert matrix.through("actbox", matrix.TRANSCRIPT) == list(matrix.TRANSCRIPT)
+
+
+def test_the_page_is_current() -> None:
+    assert matrix.page() == matrix.PAGE.read_text(), "run `python -m tests.content.matrix`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_format_writes_is_told_by_its_looks(name: str) -> None:
+    document = find_format(name).write(matrix.TRANSCRIPT).document
+    found = detect(document)
+    assert found is not None
+    assert found.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_came_back_once_comes_back_again(name: str) -> None:
+    once = matrix.through(name, matrix.TRANSCRIPT)
+    assert matrix.features_of(matrix.through(name, once)) == matrix.features_of(once)
+
+
+@pytest.mark.parametrize("document", [None, 3, "text", [], {}, {"a": 1}, [1, 2], [[]]])
+def test_what_is_of_no_format_is_told_to_be_of_none(document) -> None:
+    assert detect(document) is None
+    assert detect_event(document) is None
+
+
+def test_a_format_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(KeyError, match="openai-chat"):
+        find_format("openai")
