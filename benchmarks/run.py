@@ -37,6 +37,7 @@ SUBJECTS = (
     "forks",
     "cold_start",
     "output",
+    "streaming",
     "bombs",
     "many",
 )
