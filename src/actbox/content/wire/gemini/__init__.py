@@ -1,0 +1,107 @@
+"""Google's Gemini API and Vertex AI, `generateContent`: contents with parts, responses with candidates, streams.
+
+https://ai.google.dev/api/generate-content and https://ai.google.dev/api/caching#Content
+
+What comes back is what was read, but for this: names are in camelCase, fields that are null are left out, base64 is of
+the standard alphabet, a call has `args` though it had none, a content has `parts` though it had none, arguments that
+came in pieces are whole, and a system's instruction that was text is a content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actbox.content.messages import Message
+from actbox.content.streaming import messages_from_updates
+from actbox.content.wire.format import Format, Json
+
+from .citations import with_annotations
+from .names import NAME, camel, camel_or_none
+from .parts import KINDS
+from .responses import (
+    is_content,
+    is_failure,
+    is_part,
+    is_response,
+    read_contents,
+    read_failure,
+    read_parts,
+    read_request,
+    read_response,
+)
+from .stream import Reader
+from .tools import write_tools
+from .writing import write, write_request, write_response
+
+__all__ = ["FORMAT", "Reader", "read", "with_annotations", "write", "write_request", "write_response", "write_tools"]
+
+_ROLES = frozenset({"user", "model", "function", "system"})
+_MARKS = KINDS - {"text"}
+
+
+def read(document: Json) -> list[Message]:
+    """Return the messages of a response, a request, a list of contents or of parts, or of one of either.
+
+    A list of responses is a stream's chunks. A user's content that has only results of functions has the role `tool`.
+    Raises `ValueError` for what is none of these.
+    """
+    if isinstance(document, list):
+        if document and all(is_response(item) for item in document):
+            reader = Reader()
+            updates = [update for item in document for update in reader.feed(item)]
+            return [with_annotations(message) for message in messages_from_updates(updates)]
+        if document and all(is_part(item) for item in document):
+            return read_parts(document)
+        return read_contents(document)
+    if not isinstance(document, Mapping):
+        raise ValueError("this is none of Gemini's documents: it is neither an object nor a list")
+    if is_response(document):
+        return read_response(document)
+    if is_failure(document):
+        return [Message(contents=(read_failure(document),))]
+    if is_part(document):
+        return read_parts([document])
+    if "contents" in document or camel(document).get("systemInstruction") is not None:
+        return read_request(document)
+    return read_contents(document)
+
+
+def _looks_like(document: Any) -> float:
+    if isinstance(document, list):
+        return min((_looks_like(item) for item in document), default=0.0)
+    fields = camel_or_none(document)
+    if not fields:
+        return 0.0
+    if is_response(fields):
+        return 1.0 if _is_event(fields) else 0.0
+    if isinstance(contents := fields.get("contents"), list | Mapping):
+        return _looks_like(contents)
+    if is_failure(fields):
+        return 0.6
+    if isinstance(parts := fields.get("parts"), list) and is_content(fields):
+        role = fields.get("role")
+        if role is not None and role not in _ROLES:
+            return 0.0
+        return 0.9 if all(_is_known_part(part) for part in parts) else 0.5 if role == "model" else 0.0
+    return 0.8 if any(isinstance(fields.get(kind), Mapping) for kind in _MARKS) else 0.0
+
+
+def _is_known_part(part: Any) -> bool:
+    fields = camel_or_none(part) or {}
+    # Other protocols have parts too, whose `type` or `kind` says what they are.
+    return bool(fields.keys() & (KINDS | {"toolCall", "toolResponse"})) and not fields.keys() & {"type", "kind"}
+
+
+def _is_event(event: Any) -> bool:
+    fields = camel_or_none(event) or {}
+    candidates = fields.get("candidates")
+    if isinstance(candidates, list) and candidates:
+        known = {"content", "finishReason", "index", "safetyRatings", "groundingMetadata", "citationMetadata"}
+        return any((camel_or_none(candidate) or {}).keys() & known for candidate in candidates)
+    return "choices" not in fields and (
+        isinstance(fields.get("usageMetadata"), Mapping) or isinstance(fields.get("promptFeedback"), Mapping)
+    )
+
+
+FORMAT = Format(NAME, "Google Gemini and Vertex AI", read, write, _looks_like, Reader, _is_event, write_tools)
