@@ -3,8 +3,8 @@
 https://ai.google.dev/api/generate-content and https://ai.google.dev/api/caching#Content
 
 What comes back is what was read, but for this: names are in camelCase, fields that are null are left out, base64 is of
-the standard alphabet, a call has `args` though it had none, a content has `parts` though it had none, arguments that
-came in pieces are whole, and a system's instruction that was text is a content.
+the standard alphabet, a call has `args` and a content `parts` though it had none, an empty list of a result's parts
+is left out, arguments that came in pieces are whole, and a system's instruction that was text is a content.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ __all__ = ["FORMAT", "Reader", "read", "with_annotations", "write", "write_reque
 
 _ROLES = frozenset({"user", "model", "function", "system"})
 _MARKS = KINDS - {"text"}
+_FOREIGN = frozenset({"type", "kind", "$type", "role"})
+"""Others have parts too, and `function_call`, in objects that have one of these."""
 
 
 def read(document: Json) -> list[Message]:
@@ -84,13 +86,14 @@ def _looks_like(document: Any) -> float:
         if role is not None and role not in _ROLES:
             return 0.0
         return 0.9 if all(_is_known_part(part) for part in parts) else 0.5 if role == "model" else 0.0
+    if fields.keys() & _FOREIGN:
+        return 0.0
     return 0.8 if any(isinstance(fields.get(kind), Mapping) for kind in _MARKS) else 0.0
 
 
 def _is_known_part(part: Any) -> bool:
     fields = camel_or_none(part) or {}
-    # Other protocols have parts too, whose `type` or `kind` says what they are.
-    return bool(fields.keys() & (KINDS | {"toolCall", "toolResponse"})) and not fields.keys() & {"type", "kind"}
+    return bool(fields.keys() & (KINDS | {"toolCall", "toolResponse"})) and not fields.keys() & _FOREIGN
 
 
 def _is_event(event: Any) -> bool:

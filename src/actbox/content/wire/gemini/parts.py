@@ -28,7 +28,7 @@ from actbox.content.items import (
     UriContent,
     code_content,
 )
-from actbox.content.streaming import coalesce
+from actbox.content.media import bare_media_type
 from actbox.content.wire.reading import rest_of, text_or_none
 
 from .names import FILES_API, NAME, camel_or_none, decoded, marked
@@ -44,7 +44,7 @@ class PartsReader:
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
-        self._numbers = {"code": 0, "call": 0}
+        self._numbers = {"code": 0, "call": 0, "file": 0}
         self._code_calls: list[str] = []
         self._function_calls: list[tuple[str, str]] = []
         self._result_of_code: str | None = None
@@ -56,8 +56,11 @@ class PartsReader:
         items: list[Content] = []
         for part in parts:
             item, adds = self.read(part)
-            if adds:
-                items[-1:] = coalesce((items[-1], item))
+            last = items[-1] if adds else None
+            if isinstance(last, CodeInterpreterResult) and isinstance(item, CodeInterpreterResult):
+                items[-1] = last.model_copy(update={"outputs": (*last.outputs, *item.outputs)})
+            elif isinstance(last, FunctionCall) and isinstance(item, FunctionCall):
+                items[-1] = last.model_copy(update={"arguments": item.arguments})
             else:
                 items.append(item)
         return tuple(items)
@@ -79,7 +82,7 @@ class PartsReader:
             item = _READERS[kind](self, inner, rest) if inner is not None else None
             if item is not None and after is not None and kind in _FILES and rest.get("thought") is not True:
                 self._result_of_code = after
-                return CodeInterpreterResult(call_id=after, outputs=(item,)), True
+                return CodeInterpreterResult(call_id=after, outputs=(self._named(item),)), True
             if item is not None:
                 return item, False
         return UnknownContent(format=NAME, raw=part), False
@@ -87,6 +90,14 @@ class PartsReader:
     def _next_id(self, kind: str) -> str:
         self._numbers[kind] += 1
         return f"{self._prefix}{kind}-{self._numbers[kind]}"
+
+    def _named(self, item: Content) -> Content:
+        """Return a file that code made with a name, so that it is told from the others and never joined with one."""
+        if not isinstance(item, DataContent) or item.name is not None:
+            return item
+        name = f"{self._next_id('file')}.{_ending_of(item.media_type)}"
+        ours = {**item.provider_data.get(NAME, {}), "no_name": True}
+        return item.model_copy(update={"name": name, "provider_data": {NAME: ours}})
 
     def _read_text(self, text: Any, rest: JsonObject) -> Content | None:
         if not isinstance(text, str):
@@ -131,7 +142,7 @@ class PartsReader:
                 if inner.get("willContinue") is True:
                     self._open_call = (call_id, partial)
         self._function_calls.append((call_id, name))
-        data = marked(part=rest, inner=others, no_id=not said_id)
+        data = marked(part=rest, inner=others, no_id=not said_id, no_name="name" not in inner)
         return FunctionCall(call_id=call_id, name=name, arguments=arguments, provider_data=data)
 
     def _continue_call(self, inner: JsonObject, open_call: tuple[str, PartialArguments]) -> Content | None:
@@ -160,27 +171,32 @@ class PartsReader:
             outputs=(*outputs, *(_read_response_part(part) for part in parts)),
             is_error=bool(response.get("error")) or any(isinstance(item, ErrorContent) for item in outputs),
             provider_data=marked(
-                part=rest, inner=rest_of(inner, ("id", "name", "response", "parts")), no_id=not said_id, key=key
+                part=rest,
+                inner=rest_of(inner, ("id", "name", "response", "parts")),
+                no_id=not said_id,
+                no_name=name is None,
+                key=key,
             ),
         )
 
     def _read_code(self, inner: JsonObject, rest: JsonObject) -> Content | None:
-        said_id, code, language = inner.get("id", ""), inner.get("code", ""), inner.get("language", UNSAID)
+        said_id, code, language = inner.get("id", ""), inner.get("code", ""), inner.get("language", "PYTHON")
         if not isinstance(said_id, str) or not isinstance(code, str) or not isinstance(language, str):
             return None
         call_id = said_id or self._next_id("code")
         self._code_calls.append(call_id)
-        named = "python" if language in (UNSAID, "LANGUAGE_UNSPECIFIED") else language.lower()
+        named = "python" if language in ("", "LANGUAGE_UNSPECIFIED") else language.lower()
         data = marked(
             part=rest,
             inner=rest_of(inner, ("id", "code", "language")),
             no_id=not said_id,
+            no_language="language" not in inner,
             language=language if language != "PYTHON" else None,
         )
         return CodeInterpreterCall(call_id=call_id, inputs=(code_content(code, named),), provider_data=data)
 
     def _read_result(self, inner: JsonObject, rest: JsonObject) -> Content | None:
-        said_id, outcome, output = inner.get("id", ""), inner.get("outcome", UNSAID), inner.get("output")
+        said_id, outcome, output = inner.get("id", ""), inner.get("outcome", UNSPECIFIED), inner.get("output")
         if not isinstance(said_id, str) or not isinstance(outcome, str) or not isinstance(output, str | None):
             return None
         call_id = said_id or next(iter(self._code_calls), None) or self._next_id("code")
@@ -190,15 +206,12 @@ class PartsReader:
             part=rest,
             inner=rest_of(inner, ("id", "outcome", "output")),
             no_id=not said_id,
-            outcome=outcome if outcome == UNSAID else None,
+            no_outcome="outcome" not in inner,
         )
-        word = OUTCOMES.get(outcome, outcome or UNSPECIFIED)
+        word = OUTCOMES.get(outcome, outcome)
         printed = () if output is None else (_failure(output) if word == "failed" else _printed(output),)
         return CodeInterpreterResult(call_id=call_id, outputs=printed, outcome=word, provider_data=data)
 
-
-UNSAID = ""
-"""Stands for a language, or an outcome, that is not there."""
 
 _READERS: dict[str, Callable[[PartsReader, Any, JsonObject], Content | None]] = {
     "text": PartsReader._read_text,
@@ -229,6 +242,14 @@ def uri_of(file_id: str) -> str:
 def _name_and_rest(inner: JsonObject, known: tuple[str, ...]) -> tuple[str | None, JsonObject]:
     name = text_or_none(inner.get("displayName"))
     return name, rest_of(inner, known if name is None else (*known, "displayName"))
+
+
+def _ending_of(media_type: str) -> str:
+    subtype = bare_media_type(media_type).partition("/")[2]
+    return _ENDINGS.get(subtype, subtype if subtype.isascii() and subtype.isalnum() else "bin")
+
+
+_ENDINGS = {"plain": "txt", "jpeg": "jpg", "javascript": "js", "x-python": "py", "svg+xml": "svg"}
 
 
 def _printed(output: str) -> Content:

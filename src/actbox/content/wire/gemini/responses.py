@@ -35,7 +35,7 @@ FINISH_REASONS = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
 }
-_RESPONSE = ("candidates", "promptFeedback", "usageMetadata")
+_RESPONSE = ("candidates", "promptFeedback", "usageMetadata", "modelVersion")
 
 
 def is_response(document: Any) -> bool:

@@ -31,7 +31,7 @@ from actbox.content.wire.written import Losses, Written
 
 from .citations import citations_of
 from .names import NAME, camel, decoded
-from .parts import OUTCOMES, UNSAID, UNSPECIFIED, file_id_of, uri_of
+from .parts import OUTCOMES, UNSPECIFIED, file_id_of, uri_of
 from .responses import FINISH_REASONS
 
 _ROLES = {"assistant": "model", "tool": "user", "developer": "system"}
@@ -99,7 +99,7 @@ def write_response(messages: Sequence[Message]) -> Written[JsonObject]:
         if usage is not None:
             response.setdefault("usageMetadata", _usage_metadata(usage))
         candidate = _candidate(message, _Writer(losses), losses)
-        if candidate:
+        if candidate or "promptFeedback" not in _response_of(message):
             candidates.append(candidate)
     if candidates:
         response.setdefault("candidates", candidates)
@@ -237,7 +237,7 @@ class _Writer:
             for name in ("size_bytes", "created_at", "purpose", "container_id"):
                 if getattr(item, name) is not None:
                     self._losses.add(f"hosted_file.{name}", "left out")
-        named = {"mimeType": item.media_type, "displayName": item.name}
+        named = {"mimeType": item.media_type, "displayName": None if ours.get("no_name") else item.name}
         said |= {name: value for name, value in named.items() if value is not None}
         return {kind: {**said, **object_or_empty(ours.get("inner"))}, **object_or_empty(ours.get("part"))}
 
@@ -249,21 +249,20 @@ class _Writer:
         if isinstance(arguments, str):
             self._losses.add("function_call.arguments", "text that is no JSON object becomes the argument `arguments`")
             arguments = {"arguments": arguments}
-        said: JsonObject = {"name": item.name} if item.name else {}
+        said: JsonObject = {} if ours.get("no_name") and not item.name else {"name": item.name}
         return {**_id(item.call_id, ours), **said, "args": arguments}
 
     def _response(self, item: FunctionResult, ours: JsonObject) -> JsonObject:
-        name = item.name if item.name is not None else self._names.get(item.call_id)
-        said: JsonObject = {"name": name} if name is not None or "no_id" in ours else {"name": item.call_id}
-        if said["name"] is None:
-            del said["name"]
+        known = self._names.get(item.call_id) or item.call_id
+        name = item.name if item.name is not None else known
+        said: JsonObject = {} if ours.get("no_name") and item.name is None else {"name": name}
         files: list[Any] = []
-        text, errors = "", ""
+        text, errors = [], []
         structured = _structured(item)
-        for output in item.outputs:
+        failed = item.is_error or any(isinstance(output, ErrorContent) for output in item.outputs)
+        says_why = any(isinstance(output, ErrorContent) for output in item.outputs)
+        for output in item.outputs[0 if structured is None else 1 :]:
             match output:
-                case _ if structured is not None and output is item.outputs[0]:
-                    continue
                 case UnknownContent() if output.format == NAME:
                     files.append(output.raw)
                 case DataContent() | UriContent() | HostedFileContent():
@@ -271,14 +270,14 @@ class _Writer:
                 case ErrorContent():
                     if output.code is not None or output.details is not None:
                         self._losses.add("error", "becomes text")
-                        errors += as_text(output)
-                    else:
-                        errors += output.message
-                case TextContent() if item.is_error and not any(isinstance(o, ErrorContent) for o in item.outputs):
-                    errors += output.text
+                    plain = output.code is None and output.details is None
+                    errors.append(output.message if plain else as_text(output))
+                case TextContent() if failed and not says_why:
+                    errors.append(output.text)
                 case _:
-                    text += self._printed(output)
-        response = structured if structured is not None else _said(item, text, errors, str(ours.get("key", "output")))
+                    text.append(self._printed(output))
+        response: JsonObject = {str(ours.get("key", "output")): "".join(text)} if text else {}
+        response = structured if structured is not None else response | ({"error": "".join(errors)} if failed else {})
         return {**_id(item.call_id, ours), **said, "response": response, **({"parts": files} if files else {})}
 
     def _code(self, item: CodeInterpreterCall, ours: JsonObject) -> JsonObject:
@@ -291,14 +290,14 @@ class _Writer:
         language = ours.get("language", "PYTHON" if item.language == "python" else "LANGUAGE_UNSPECIFIED")
         if "language" not in ours and item.language != "python":
             self._losses.add("code_interpreter_call.language", "left out: there is Python only")
-        said: JsonObject = {} if language == UNSAID else {"language": language}
+        said: JsonObject = {} if ours.get("no_language") else {"language": language}
         return {**_id(item.call_id, ours), **said, "code": item.code}
 
     def _result(self, item: CodeInterpreterResult, ours: JsonObject) -> tuple[JsonObject, list[Any]]:
         for name in ("exit_code", "name", "status"):
             if getattr(item, name) is not None:
                 self._losses.add(f"code_interpreter_result.{name}", "left out")
-        outcome = self._outcome(item, ours)
+        outcome = self._outcome(item)
         printed, files = "", []
         has_output = False
         for output in item.outputs:
@@ -316,18 +315,16 @@ class _Writer:
             self._losses.add("text", "what failed code printed is one with its error")
         elif outcome != "OUTCOME_FAILED" and any(isinstance(output, ErrorContent) for output in item.outputs):
             self._losses.add("error", "becomes text: code that has not failed has no error")
-        said: JsonObject = {} if outcome == UNSAID else {"outcome": outcome}
+        said: JsonObject = {} if ours.get("no_outcome") else {"outcome": outcome}
         return {**_id(item.call_id, ours), **said, **({"output": printed} if has_output else {})}, files
 
-    def _outcome(self, item: CodeInterpreterResult, ours: JsonObject) -> str:
-        if ours.get("outcome") == UNSAID and item.outcome == UNSPECIFIED:
-            return UNSAID
+    def _outcome(self, item: CodeInterpreterResult) -> str:
         if item.outcome == "timeout":
             return "OUTCOME_DEADLINE_EXCEEDED"
         if item.success is not None:
             return _OUTCOME_NAMES["ok" if item.success else "failed"]
         if NAME in item.provider_data or (item.outcome or "").startswith("OUTCOME_"):
-            return item.outcome or UNSPECIFIED
+            return UNSPECIFIED if item.outcome is None else item.outcome
         self._losses.add("code_interpreter_result.outcome", "a word that is not known is left out")
         return UNSPECIFIED
 
@@ -374,10 +371,3 @@ def _structured(item: FunctionResult) -> JsonObject | None:
     except ValueError:
         return None
     return response if isinstance(response, dict) else None
-
-
-def _said(item: FunctionResult, text: str, errors: str, key: str) -> JsonObject:
-    has_text = any(not isinstance(o, ErrorContent | DataContent | UriContent | HostedFileContent) for o in item.outputs)
-    failed = item.is_error or any(isinstance(output, ErrorContent) for output in item.outputs)
-    response: JsonObject = {key: text} if text or (has_text and not failed) else {}
-    return response | ({"error": errors} if failed else {})
