@@ -54,7 +54,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
             if getattr(message, name) is not None:
                 losses.add(f"message.{name}", "left out: a content has no place for it")
         for item in message.contents:
-            if item.annotations:
+            if item.annotations or any(output.annotations for output in getattr(item, "outputs", ())):
                 losses.add(f"{item.type}.annotations", "left out: they are in responses only")
             if isinstance(item, UsageContent):
                 losses.add("usage", "left out: it is in responses only")
@@ -307,6 +307,8 @@ class _Writer:
                 case DataContent() | UriContent() | HostedFileContent():
                     files.append(self._file(output))
                 case _:
+                    if files:
+                        self._losses.add("code_interpreter_result.outputs", "files come after what was printed")
                     has_output = True
                     piece = self._error(output) if isinstance(output, ErrorContent) else self._printed(output)
                     is_apart = isinstance(output, ErrorContent) and printed and not printed.endswith("\n")
