@@ -231,3 +231,13 @@ def test_a_change_of_role_begins_another_message() -> None:
         ("assistant", "a"),
         ("tool", "b"),
     ]
+
+
+def test_messages_that_come_by_turns_go_on_by_their_ids() -> None:
+    updates = [Update(message_id=name, contents=(text(piece),)) for name, piece in ("1a", "2x", "1b", "2y")]
+    assert [message.text for message in messages_from_updates(updates)] == ["ab", "xy"]
+
+
+def test_an_update_that_says_nothing_of_itself_belongs_to_the_one_before() -> None:
+    updates = [Update(message_id="1"), Update(message_id="2"), Update(message_id="1"), Update(contents=(text("a"),))]
+    assert [message.text for message in messages_from_updates(updates)] == ["a", ""]

@@ -86,22 +86,32 @@ def message_from_updates(updates: Iterable[Update]) -> Message:
 
 
 def messages_from_updates(updates: Iterable[Update]) -> list[Message]:
-    """Return what updates come to; another message id, or another role, begins another message."""
-    messages: list[Message] = []
+    """Return what updates come to, in the order in which the messages began.
+
+    Another message id, or another role, begins another message; one whose id was there before goes on. An update that
+    says neither belongs to the message of the one before it.
+    """
+    builders: list[MessageBuilder] = []
+    by_id: dict[str, tuple[MessageBuilder, str | None]] = {}
     builder: MessageBuilder | None = None
-    begun_as: tuple[str | None, str | None] = (None, None)
+    message_id: str | None = None
+    role: str | None = None
     for update in updates:
-        now = (update.message_id, update.role)
-        differs = any(
-            value is not None and before not in (None, value) for value, before in zip(now, begun_as, strict=True)
-        )
-        if builder is not None and differs:
-            messages.append(builder.message)
-            builder, begun_as = None, (None, None)
-        builder = builder or MessageBuilder()
-        begun_as = (now[0] or begun_as[0], now[1] or begun_as[1])
+        if update.message_id is not None and update.message_id in by_id and update.message_id != message_id:
+            message_id = update.message_id
+            builder, role = by_id[message_id]
+        if builder is None or _differs(update.message_id, message_id) or _differs(update.role, role):
+            builder, message_id, role = MessageBuilder(), None, None
+            builders.append(builder)
+        message_id, role = update.message_id or message_id, update.role or role
+        if message_id is not None:
+            by_id[message_id] = builder, role
         builder.feed(update)
-    return [*messages, builder.message] if builder is not None else messages
+    return [builder.message for builder in builders]
+
+
+def _differs(now: str | None, before: str | None) -> bool:
+    return now is not None and before not in (None, now)
 
 
 def coalesce(items: Iterable[Content]) -> tuple[Content, ...]:
