@@ -1,0 +1,270 @@
+"""Anthropic's Messages API: messages of requests, responses, and streams.
+
+https://docs.claude.com/en/api/messages and https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool
+
+`write` gives the `messages` of a request, which have a role and content only; `write_response` gives a whole response.
+Call ids are kept as they are, though the API takes back only those of its own (`srvtoolu_…` for its own tools).
+
+Files for code are no part of the tool. They are uploaded with the Files API, and a user's message names them::
+
+    {"role": "user", "content": [{"type": "container_upload", "file_id": "file_…"}, {"type": "text", "text": "…"}]}
+
+which is what `write` makes of a `HostedFileContent` in a message. `write_tools` gives the tool and, where there are
+files, that message: an element with `role` goes to the `messages` and one with `name` to the `tools` of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from actbox.content.items import (
+    CodeInterpreterResult,
+    Content,
+    FunctionResult,
+    HostedFileContent,
+    JsonObject,
+    TextContent,
+    UsageContent,
+)
+from actbox.content.messages import Message
+from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
+from actbox.content.wire.format import Format, Json
+from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of, text_or_none
+from actbox.content.wire.written import Losses, Written
+
+from .blocks import KINDS, kind_of, read_blocks, write_blocks
+from .code import NAME, Writing
+from .envelope import read_envelope, read_usage, write_stop, write_usage
+from .stream import EVENTS, Reader, read_error
+
+CODE_TOOL = "code_execution_20250825"
+"""The version of the tool that is asked for."""
+
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
+_TOOL_RESULT_KIND = "tool_result"
+
+
+def read(document: Json) -> list[Message]:
+    """Return the messages of a response, a request, a list of messages or blocks, one message, or one block.
+
+    A user's message that has only results of tools has the role `tool`. The `system` of a request becomes its first
+    message; its other fields are kept with that message. Raises `ValueError` for what is none of these.
+    """
+    if isinstance(document, list):
+        return _read_list(document)
+    if not isinstance(document, Mapping):
+        raise ValueError(f"a message of Anthropic's is an object, and this is {type(document).__name__}")
+    if isinstance(document.get("messages"), list):
+        return _read_request(document)
+    if _is_message(document):
+        return [_read_message(document)]
+    if document.get("type") == "error" and isinstance(document.get("error"), Mapping):
+        return [Message(contents=(read_error(document),))]
+    if kind_of(document):
+        return [_message_of_blocks([document])]
+    raise ValueError("this is no message of Anthropic's: it has neither role nor content nor type")
+
+
+def _read_list(documents: list[Json]) -> list[Message]:
+    messages: list[Message] = []
+    blocks: list[Json] = []
+    if documents and not any(isinstance(one, Mapping) and (_is_message(one) or kind_of(one)) for one in documents):
+        raise ValueError("number 1 is no message of Anthropic's: it has neither role and content nor type")
+    for one in documents:
+        if not (isinstance(one, Mapping) and _is_message(one)):
+            blocks.append(one)
+            continue
+        if blocks:
+            messages.append(_message_of_blocks(blocks))
+            blocks = []
+        messages.append(_read_message(one))
+    return [*messages, _message_of_blocks(blocks)] if blocks else messages
+
+
+def _is_message(document: Mapping[str, Any]) -> bool:
+    return isinstance(document.get("role"), str) and "content" in document
+
+
+def _message_of_blocks(blocks: list[Json]) -> Message:
+    contents = read_blocks(blocks)
+    of_tools = all(isinstance(item, FunctionResult) for item in contents)
+    of_user = all(kind_of(block) in ("image", "document", "container_upload") for block in blocks)
+    return Message(role="tool" if of_tools else "user" if of_user else "assistant", contents=contents)
+
+
+def _read_request(request: Mapping[str, Any]) -> list[Message]:
+    messages = _read_list(request["messages"])
+    rest = rest_of(request, ("messages", "system"))
+    if "system" in request:
+        messages.insert(0, _read_message({"role": "system", "content": request["system"]}))
+    if not messages:
+        raise ValueError("this request of Anthropic's has no messages")
+    ours = messages[0].provider_data.get(NAME, {})
+    provider_data = kept(NAME, {**ours, **({"request": rest} if rest else {})})
+    return [messages[0].model_copy(update={"provider_data": provider_data}), *messages[1:]]
+
+
+def _read_message(message: Mapping[str, Any]) -> Message:
+    said, rest = read_envelope(message)
+    content, role = message["content"], message["role"]
+    contents: tuple[Content, ...] = ()
+    if isinstance(content, str):
+        contents, rest["content"] = (TextContent(text=content),), "text"
+    elif isinstance(content, list):
+        contents = read_blocks(content)
+    else:
+        rest["content"] = content
+    if role == "user" and contents and all(isinstance(item, FunctionResult) for item in contents):
+        role = "tool"
+    if isinstance(message.get("usage"), Mapping):
+        # First, because in a stream the counts begin before the content.
+        contents = (read_usage(message["usage"]), *contents)
+    elif "usage" in message:
+        rest["usage"] = message["usage"]
+    return Message(role=role, contents=contents, provider_data=kept(NAME, rest), **said)
+
+
+def write(messages: Sequence[Message]) -> Written[list[Json]]:
+    """Return the `messages` of a request.
+
+    The system's messages are among them; an API without that role takes their text as `system`.
+    """
+    writing = Writing()
+    written = []
+    for message in messages:
+        for name in ("id", "model", "finish_reason"):
+            if getattr(message, name) is not None:
+                writing.losses.add(f"message.{name}", "left out: a request has no place for it")
+        if {*message.provider_data.get(NAME, {})} - {"content", "request", "type"}:
+            writing.losses.add("message.provider_data", "left out: a request has no place for it")
+        written.append(_write_message(message, writing))
+    return writing.losses.written(written)
+
+
+def _write_message(message: Message, writing: Writing) -> JsonObject:
+    role = _ROLES.get(message.role, "user")
+    if message.role == "tool" and any(isinstance(item, CodeInterpreterResult) for item in message.contents):
+        # The API has what its own tools returned in the assistant's turn.
+        role = "assistant"
+    if message.role not in _ROLES or message.role == "developer":
+        writing.losses.add("message.role", f"{message.role} becomes {role}")
+    for name in ("author", "created_at", "response_id"):
+        if getattr(message, name) is not None:
+            writing.losses.add(f"message.{name}", "left out")
+    form = message.provider_data.get(NAME, {}).get("content", [])
+    blocks = write_blocks(message.contents, writing)
+    content: Any = blocks
+    if form == "text" and len(blocks) == 1 and kind_of(blocks[0]) == "text":
+        content = blocks[0]["text"]
+    elif not blocks and form != "text":
+        content = form
+    return {"role": role, "content": content}
+
+
+def write_response(message: Message) -> Written[Json]:
+    """Return a message as the API gives it: with id, model, reason to stop, and usage."""
+    writing = Writing()
+    usage: JsonObject = {}
+    for item in message.contents:
+        if isinstance(item, UsageContent):
+            usage |= write_usage(item)
+    contents = tuple(item for item in message.contents if not isinstance(item, UsageContent))
+    ours = rest_of(message.provider_data.get(NAME, {}), ("content", "request"))
+    written: JsonObject = {
+        "id": message.id or "",
+        "type": "message",
+        "model": message.model or "",
+        **_write_message(message.model_copy(update={"contents": contents}), writing),
+        "stop_reason": write_stop(message.finish_reason),
+        "stop_sequence": None,
+        "usage": usage or write_usage(UsageContent()),
+    }
+    if isinstance(ours.get("usage"), dict):
+        ours["usage"] = {**usage, **object_or_empty(ours["usage"])}
+    return writing.losses.written({**written, **ours})
+
+
+def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
+    """Return the tool that runs code and, where it has hosted files, a user's message that uploads them to it."""
+    losses = Losses()
+    written: list[Json] = []
+    for tool in tools:
+        if not isinstance(tool, HostedCodeInterpreterTool):
+            losses.add("file_search", "left out: there is no such tool")
+            continue
+        written.append({"type": CODE_TOOL, "name": "code_execution", **tool.provider_data.get(NAME, {})})
+        uploads = []
+        for item in tool.inputs:
+            if isinstance(item, HostedFileContent):
+                uploads.append({"type": "container_upload", "file_id": item.file_id})
+            else:
+                losses.add(f"code_interpreter.inputs.{item.type}", "left out: only files of the Files API are taken")
+        if uploads:
+            losses.add("code_interpreter.inputs", "go into a user's message, as container_upload blocks")
+            written.append({"role": "user", "content": uploads})
+    return losses.written(written)
+
+
+_STRONG = KINDS - {"text"}
+_FIELDS = {
+    "thinking": "thinking",
+    "redacted_thinking": "data",
+    "image": "source",
+    "document": "source",
+    "container_upload": "file_id",
+    "tool_use": "input",
+    "tool_result": "tool_use_id",
+    "server_tool_use": "input",
+}
+_FOREIGN = frozenset({"tool_calls", "tool_call_id", "function_call", "name", "parts", "contents", "refusal", "status"})
+
+
+def _looks_like(document: Json) -> float:
+    if isinstance(document, list):
+        scores = [_looks_like(one) for one in document]
+        return max(scores, default=0.0) if all(scores) else 0.0
+    if not isinstance(document, Mapping):
+        return 0.0
+    if isinstance(document.get("messages"), list):
+        found = _looks_like(document["messages"])
+        return max(found, 0.5) if found and ("max_tokens" in document and "system" in document) else found
+    if "role" not in document:
+        return 0.9 if _is_ours(document) else 0.0
+    if document.get("type") == "message" and "stop_reason" in document:
+        return 1.0
+    content = document.get("content")
+    if _FOREIGN & document.keys() or document["role"] not in ("user", "assistant", "system"):
+        return 0.0
+    if isinstance(content, str):
+        return 0.2
+    kinds = [kind_of(block) for block in list_or_empty(content)]
+    if any(_is_ours(block) for block in list_or_empty(content)):
+        return 0.95
+    return 0.25 if kinds and set(kinds) == {"text"} else 0.2 if content == [] else 0.0
+
+
+def _is_ours(block: Json) -> bool:
+    kind = kind_of(block)
+    return kind in _STRONG and _FIELDS.get(kind, "tool_use_id") in block
+
+
+def _is_event(event: Any) -> bool:
+    if not isinstance(event, Mapping) or text_or_none(event.get("type")) not in EVENTS:
+        return False
+    match event["type"]:
+        case "message_start":
+            return isinstance(event.get("message"), Mapping)
+        case "ping" | "message_stop":
+            return "sequence_number" not in event
+        case "error":
+            return isinstance(event.get("error"), Mapping)
+        case "message_delta":
+            return isinstance(event.get("delta"), Mapping)
+        case _:
+            return "index" in event
+
+
+FORMAT = Format(
+    NAME, "Anthropic Messages", read, write, _looks_like, stream=Reader, is_event=_is_event, write_tools=write_tools
+)
