@@ -1,0 +1,252 @@
+"""Amazon Bedrock's Converse API: messages of requests, responses, and the events of ConverseStream.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+
+Bytes are base64 text in JSON, as over HTTP. The SDK for Python has them as bytes: `read` takes both, `write` gives
+base64, and `for_sdk` makes bytes of that again. `write` gives the `messages` of a request; `write_response` gives a
+whole response. Code is that of Amazon Nova's tool `nova_code_interpreter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from actbox.content.items import CodeInterpreterResult, Content, FunctionResult, JsonObject, UsageContent
+from actbox.content.messages import Message
+from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
+from actbox.content.wire.blobs import with_bytes, without_bytes
+from actbox.content.wire.format import Format, Json
+from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of
+from actbox.content.wire.written import Losses, Written
+
+from .blocks import KINDS, kind_of, read_blocks, write_blocks
+from .code import NAME, TOOL
+from .envelope import read_stop, read_usage, write_stop, write_usage
+from .stream import EVENTS, EXCEPTIONS, Reader, read_exception
+
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
+_BYTES = frozenset({"bytes", "redactedContent"})
+
+
+def for_sdk(document: Json) -> Json:
+    """Return what was written with bytes for base64, as the SDK for Python takes it."""
+    return with_bytes(document, _BYTES)
+
+
+def read(document: Json) -> list[Message]:
+    """Return the messages of a response, a request, a list of messages or blocks, one message, or one block.
+
+    A user's message that has only results of tools has the role `tool`. The `system` of a request becomes its first
+    message; its other fields are kept with that message. Raises `ValueError` for what is none of these.
+    """
+    plain = without_bytes(document)
+    if isinstance(plain, list):
+        return _read_list(plain)
+    if isinstance(plain, Mapping):
+        message = object_or_empty(plain.get("output")).get("message")
+        if isinstance(message, Mapping) and _is_message(message):
+            return [_read_response(plain, message)]
+        if isinstance(plain.get("messages"), list):
+            return _read_request(plain)
+        if _is_message(plain) or kind_of(plain) in KINDS:
+            return _read_list([plain])
+        if kind_of(plain) in EXCEPTIONS:
+            return [Message(contents=(read_exception(kind_of(plain), object_or_empty(plain[kind_of(plain)])),))]
+    raise ValueError("this is no message of Converse: it has neither role and content nor one block's field")
+
+
+def _is_message(document: Json) -> bool:
+    return isinstance(document, Mapping) and isinstance(document.get("role"), str) and "content" in document
+
+
+def _read_list(documents: list[Json]) -> list[Message]:
+    messages: list[Message] = []
+    blocks: list[Json] = []
+    if documents and not any(_is_message(one) or kind_of(one) in KINDS for one in documents):
+        raise ValueError("number 1 is no message of Converse: it has neither role and content nor one block's field")
+    for one in documents:
+        if not _is_message(one):
+            blocks.append(one)
+            continue
+        if blocks:
+            messages.append(_message_of_blocks(blocks))
+            blocks = []
+        messages.append(_read_message(one))
+    return [*messages, _message_of_blocks(blocks)] if blocks else messages
+
+
+def _message_of_blocks(blocks: list[Json]) -> Message:
+    contents = read_blocks(blocks)
+    return Message(role="tool" if _are_results(contents) else "assistant", contents=contents)
+
+
+def _are_results(contents: Sequence[Content]) -> bool:
+    return bool(contents) and all(isinstance(item, FunctionResult) for item in contents)
+
+
+def _read_message(message: Mapping[str, Any]) -> Message:
+    role, rest = message["role"], rest_of(message, ("role", "content"))
+    contents: tuple[Content, ...] = ()
+    if isinstance(message["content"], list):
+        contents = read_blocks(message["content"])
+    else:
+        rest["content"] = message["content"]
+    return Message(
+        role="tool" if role == "user" and _are_results(contents) else role,
+        contents=contents,
+        provider_data=kept(NAME, rest),
+    )
+
+
+def _read_response(response: Mapping[str, Any], message: Mapping[str, Any]) -> Message:
+    read_message = _read_message(message)
+    finish_reason, rest = read_stop(response)
+    more = rest_of(object_or_empty(rest.pop("output", None)), ("message",))
+    if more:
+        rest["output"] = more
+    contents = read_message.contents
+    ours = dict(read_message.provider_data.get(NAME, {}))
+    if isinstance(rest.get("usage"), Mapping):
+        contents = (*contents, read_usage(object_or_empty(rest.pop("usage"))))
+    # What the metadata of a stream has too is kept apart, so that both ways come to the same.
+    stream = {name: rest.pop(name) for name in _METADATA if name in rest}
+    ours |= ({"response": rest} if rest else {}) | ({"stream": stream} if stream else {})
+    return read_message.model_copy(
+        update={"contents": contents, "finish_reason": finish_reason, "provider_data": kept(NAME, ours)}
+    )
+
+
+_METADATA = ("metrics", "trace", "performanceConfig", "serviceTier")
+
+
+def _read_request(request: Mapping[str, Any]) -> list[Message]:
+    messages = _read_list(request["messages"])
+    rest = rest_of(request, ("messages", "system"))
+    if "system" in request:
+        messages.insert(0, _read_message({"role": "system", "content": request["system"]}))
+    if not messages:
+        raise ValueError("this request of Converse has no messages")
+    ours = messages[0].provider_data.get(NAME, {})
+    provider_data = kept(NAME, {**ours, **({"request": rest} if rest else {})})
+    return [messages[0].model_copy(update={"provider_data": provider_data}), *messages[1:]]
+
+
+def write(messages: Sequence[Message]) -> Written[list[Json]]:
+    """Return the `messages` of a request.
+
+    The API wants user and assistant by turns: messages of one role that follow each other become one. The system's
+    messages are among them; a model without that role takes their content as `system`.
+    """
+    losses = Losses()
+    written: list[JsonObject] = []
+    for message in messages:
+        if message.finish_reason is not None:
+            losses.add("message.finish_reason", "left out: a request has no place for it")
+        if {"response", "stream"} & message.provider_data.get(NAME, {}).keys():
+            losses.add("message.provider_data", "left out: a request has no place for it")
+        one = _write_message(message, losses)
+        last: Json = written[-1] if written else {}
+        if (
+            one["role"] == last.get("role")
+            and one.keys() == last.keys() == {"role", "content"}
+            and isinstance(last["content"], list)
+            and isinstance(one["content"], list)
+        ):
+            last["content"] += one["content"]
+        else:
+            written.append(one)
+    return losses.written(written)
+
+
+def _write_message(message: Message, losses: Losses) -> JsonObject:
+    role = _ROLES.get(message.role, "user")
+    if message.role == "tool" and any(isinstance(item, CodeInterpreterResult) for item in message.contents):
+        # What the provider's own tools returned is in the assistant's turn.
+        role = "assistant"
+    if message.role not in _ROLES or message.role == "developer":
+        losses.add("message.role", f"{message.role} becomes {role}")
+    for name in ("author", "created_at", "response_id", "id", "model"):
+        if getattr(message, name) is not None:
+            losses.add(f"message.{name}", "left out: there is no place for it")
+    ours = rest_of(message.provider_data.get(NAME, {}), ("request", "response", "stream"))
+    blocks: Any = write_blocks(message.contents, losses)
+    content = blocks if blocks else ours.pop("content", blocks)
+    return {"role": role, "content": content, **ours}
+
+
+def write_response(message: Message) -> Written[Json]:
+    """Return a message as the API gives it: with the reason to stop and usage."""
+    losses = Losses()
+    usage: JsonObject = write_usage(UsageContent())
+    for item in message.contents:
+        if isinstance(item, UsageContent):
+            usage = write_usage(item)
+    contents = tuple(item for item in message.contents if not isinstance(item, UsageContent))
+    ours = message.provider_data.get(NAME, {})
+    response, stream = (object_or_empty(ours.get(name)) for name in ("response", "stream"))
+    output = {"message": _write_message(message.model_copy(update={"contents": contents}), losses)}
+    written: JsonObject = {
+        "stopReason": write_stop(message.finish_reason) or "end_turn",
+        "usage": usage,
+        "metrics": {"latencyMs": 0},
+        **stream,
+        **response,
+        "output": {**output, **object_or_empty(response.get("output"))},
+    }
+    return losses.written(written)
+
+
+def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
+    """Return the `tools` of a request's `toolConfig`."""
+    losses = Losses()
+    written: list[Json] = []
+    for tool in tools:
+        if not isinstance(tool, HostedCodeInterpreterTool):
+            losses.add("file_search", "left out: there is no such tool")
+            continue
+        if tool.inputs:
+            losses.add("code_interpreter.inputs", "left out: files go into a user's message, as documents")
+        written.append({"systemTool": {"name": TOOL, **tool.provider_data.get(NAME, {})}})
+    return losses.written(written)
+
+
+_STRONG = KINDS - {"text"}
+
+
+def _looks_like(document: Json) -> float:
+    if isinstance(document, list):
+        scores = [_looks_like(one) for one in document]
+        return max(scores, default=0.0) if all(scores) else 0.0
+    if not isinstance(document, Mapping):
+        return 0.0
+    if isinstance(object_or_empty(document.get("output")).get("message"), Mapping):
+        return 1.0 if "stopReason" in document else 0.5
+    if isinstance(document.get("messages"), list):
+        return _looks_like(document["messages"])
+    if "role" not in document:
+        kind = kind_of(document)
+        return 0.9 if kind in _STRONG and isinstance(document[kind], Mapping) else 0.0
+    if not isinstance(document.get("content"), list) or "type" in document:
+        return 0.0
+    kinds = {kind_of(block) for block in list_or_empty(document["content"])}
+    if not kinds <= KINDS:
+        return 0.0
+    return 0.95 if kinds & _STRONG else 0.8 if kinds else 0.1
+
+
+def _is_event(event: Any) -> bool:
+    kind = kind_of(event)
+    return kind in EVENTS - EXCEPTIONS and isinstance(event[kind], Mapping)
+
+
+FORMAT = Format(
+    NAME,
+    "Amazon Bedrock Converse",
+    read,
+    write,
+    _looks_like,
+    stream=Reader,
+    is_event=_is_event,
+    write_tools=write_tools,
+)
