@@ -9,7 +9,7 @@ import pytest
 from anthropic.types import Message as SdkMessage
 from anthropic.types import MessageParam, RawMessageStreamEvent, ToolUnionParam
 from anthropic.types.beta import BetaContentBlockParam, BetaMessage, BetaMessageParam
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -372,6 +372,12 @@ def test_an_error_answer_is_an_error() -> None:
     assert (error.code, error.message) == ("overloaded_error", "Overloaded")
 
 
+def test_only_searches_and_their_like_are_not_known() -> None:
+    samples = [*CONTENT, VIEWED, CREATED, NO_FILE, *REQUEST[3]["content"], *REQUEST[4]["content"]]
+    unknown = [item.raw for item in contents_of(*samples) if isinstance(item, UnknownContent)]
+    assert unknown == [SEARCH_CALL, SEARCH_RESULT, REQUEST[4]["content"][8], REQUEST[4]["content"][10]]
+
+
 # What is written
 
 
@@ -555,6 +561,7 @@ def test_a_block_that_is_streamed_is_the_same_as_whole(block) -> None:
     assert streamed(events_of({**RESPONSE, "content": [block]})) == read({**RESPONSE, "content": [block]})[0]
 
 
+@settings(max_examples=50)
 @given(items_to_try.texts, st.integers(1, 4), st.booleans())
 def test_a_program_is_handed_on_as_it_comes(code, size, ascii_only) -> None:
     reader = Reader()
@@ -721,6 +728,7 @@ def test_no_document_is_a_crash(document) -> None:
     assert json.dumps(write(messages).document)
 
 
+@settings(max_examples=20)
 @given(st.lists(items_to_try.messages, max_size=2))
 def test_any_content_can_be_written(messages) -> None:
     TypeAdapter(list[Any]).dump_json(write(messages).document)

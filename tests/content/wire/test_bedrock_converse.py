@@ -9,7 +9,7 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actbox.content import (
@@ -217,6 +217,12 @@ def test_a_whole_request_is_read_with_its_system() -> None:
     assert rest == read(REQUEST)
     with pytest.raises(ValueError, match="no messages"):
         read({"messages": []})
+
+
+def test_only_what_has_no_item_is_not_known() -> None:
+    items = contents_of(*CONTENT, TOOL_RESULT, FAILED, *INPUTS)
+    unknown = [item.raw for item in items if isinstance(item, UnknownContent)]
+    assert unknown == [INPUTS[6], INPUTS[9], INPUTS[10]]
 
 
 # What is written
@@ -445,6 +451,7 @@ def test_no_document_is_a_crash(document) -> None:
     assert json.dumps(write(messages).document)
 
 
+@settings(max_examples=20)
 @given(st.lists(items_to_try.messages, max_size=2))
 def test_any_content_can_be_written(messages) -> None:
     write(messages)
