@@ -219,15 +219,20 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 
 def _in_order(messages: Sequence[Message]) -> Iterator[tuple[Message, Content | None]]:
-    """Yield each item with its message, the results of a call right after it; `None` for a message without any."""
+    """Yield each item with its message, `None` for a message without any.
+
+    A result that another call comes before is moved to its own call.
+    """
     entries: list[tuple[Message, Content | None]] = []
     for message in messages:
         entries += [(message, item) for item in message.contents or (None,)]
     results: dict[str, list[int]] = {}
+    last = ""
     for place, (_, item) in enumerate(entries):
         if isinstance(item, CodeInterpreterCall | FunctionCall):
-            results.setdefault(item.call_id, [])
-        elif isinstance(item, CodeInterpreterResult | FunctionResult) and item.call_id in results:
+            last = item.call_id
+            results.setdefault(last, [])
+        elif isinstance(item, CodeInterpreterResult | FunctionResult) and item.call_id in results.keys() - {last}:
             results[item.call_id].append(place)
     moved = {place for places in results.values() for place in places}
     for place, (message, item) in enumerate(entries):
