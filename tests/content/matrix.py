@@ -218,8 +218,8 @@ def page() -> str:
     lines = [
         "# What survives a conversion",
         "",
-        "Made by `python -m tests.content.matrix`, which writes one transcript with everything in each format and reads it",
-        "again; a test fails where this page is out of date. What a format cannot say, its writer reports as a loss.",
+        "Made by `python -m tests.content.matrix`, which writes one transcript with everything in each format and reads",
+        "it again; a test fails where this page is out of date. What a format cannot say, its writer reports as a loss.",
         "",
         "## What each format can say",
         "",
@@ -233,9 +233,8 @@ def page() -> str:
         "",
         "## From one format into another",
         "",
-        f"How many of the {len(FEATURES)} features above are there after content was written in the format at the left, "
-        "read,",
-        "written in the format above, and read again; and of how many that were there after the first.",
+        f"How many of the {len(FEATURES)} features above are there after content was written in the format at the left,",
+        "read, written in the format above, and read again; and of how many that were there after the first.",
         "",
         f"| from, to | {' | '.join(NAMES)} |",
         f"|---|{'---|' * len(NAMES)}",

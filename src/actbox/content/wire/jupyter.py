@@ -112,7 +112,7 @@ def _read_error(output: Mapping[str, Any]) -> list[Content]:
     if not all(isinstance(line, str) for line in lines):
         return []
     rest = rest_of(output, ("output_type", "ename", "evalue", "traceback"))
-    rest |= {"evalue": value, "lines": len(lines)}
+    rest |= {"actbox:evalue": value, "actbox:lines": len(lines)}
     return [ErrorContent(message=f"{name}: {value}", code=name, details="\n".join(lines), provider_data={NAME: rest})]
 
 
@@ -223,7 +223,7 @@ def _write_outputs(outputs: list[Content], losses: Losses) -> list[Json]:
 
 
 def _write_error(item: ErrorContent, ours: JsonObject) -> JsonObject:
-    value, lines = ours.pop("evalue", None), ours.pop("lines", None)
+    value, lines = ours.pop("actbox:evalue", None), ours.pop("actbox:lines", None)
     name = item.code or "Error"
     details: list[Json] = [] if lines == 0 or item.details is None else [*item.details.split("\n")]
     said = value if isinstance(value, str) else item.message.removeprefix(f"{name}: ")

@@ -60,14 +60,14 @@ def _read_answer(document: Json, number: int) -> Message:
         raise ValueError(f"number {number} is no result of a tool: it has neither content nor structuredContent")
     rest = rest_of(result, ("content", "isError"))
     if outer:
-        rest["answer"] = outer
+        rest["actbox:answer"] = outer
     if "content" in result and not isinstance(result["content"], list):
         rest["content"] = result["content"]
     is_error = result.get("isError")
     if is_error is not None and not isinstance(is_error, bool):
         rest["isError"] = is_error
     if "isError" not in result:
-        rest["unsaid"] = True
+        rest["actbox:unsaid"] = True
     outputs = tuple(_read_block(block) for block in list_or_empty(result.get("content")))
     found = FunctionResult(call_id=call_id, outputs=outputs, is_error=is_error is True, provider_data=kept(NAME, rest))
     return Message(role="tool", contents=(found,))
@@ -105,7 +105,7 @@ def _read_link(block: Mapping[str, Any]) -> Content | None:
     known = ["type", "uri", *(["mimeType"] if media_type is not None else []), *(["name"] if name is not None else [])]
     rest = rest_of(block, known)
     if "name" not in block:
-        rest["unnamed"] = True
+        rest["actbox:unnamed"] = True
     return UriContent(uri=uri, media_type=media_type, name=name, provider_data=kept(NAME, rest))
 
 
@@ -117,12 +117,16 @@ def _read_resource(block: Mapping[str, Any]) -> Content | None:
         return None
     said = text_or_none(resource.get("mimeType"))
     inner = rest_of(resource, ("uri", "blob" if text is None else "text", *(["mimeType"] if said is not None else [])))
-    rest: JsonObject = {"uri": uri, "as": "blob" if text is None else "text", **rest_of(block, ("type", "resource"))}
+    rest: JsonObject = {
+        **rest_of(block, ("type", "resource")),
+        "actbox:uri": uri,
+        "actbox:as": "blob" if text is None else "text",
+    }
     if inner:
-        rest["resource"] = inner
+        rest["actbox:resource"] = inner
     media_type = said or ("text/plain" if text is not None else "application/octet-stream")
     if said is None:
-        rest["no_media_type"] = True
+        rest["actbox:no_media_type"] = True
     name = uri.rstrip("/").rpartition("/")[2] or uri
     return DataContent(media_type=media_type, data=data, name=name, provider_data={NAME: rest})
 
@@ -144,7 +148,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 def _write_result(item: FunctionResult, losses: Losses) -> JsonObject:
     ours = dict(item.provider_data.get(NAME, {}))
-    outer, unsaid = ours.pop("answer", None), ours.pop("unsaid", False)
+    outer, unsaid = ours.pop("actbox:answer", None), ours.pop("actbox:unsaid", False)
     blocks = [block for output in item.outputs if (block := _write_block(output, losses)) is not _NOTHING]
     result: JsonObject = {"content": blocks}
     if item.is_error or not unsaid:
@@ -164,7 +168,7 @@ def _write_block(item: Content, losses: Losses) -> Any:
             if item.stream is not None:
                 losses.add("text.stream", "left out: all text is alike")
             return {"type": "text", "text": item.text, **ours}
-        case DataContent() if "as" in ours:
+        case DataContent() if "actbox:as" in ours:
             return _write_resource(item, ours)
         case DataContent() if _kind_of(item.media_type) is not None:
             if item.name is not None:
@@ -173,9 +177,11 @@ def _write_block(item: Content, losses: Losses) -> Any:
             return {"type": _kind_of(item.media_type), "data": encoded, "mimeType": item.media_type, **ours}
         case DataContent():
             name = item.name or "data"
-            return _write_resource(item, {"uri": f"file:///{name}", "as": "text" if _is_utf8(item) else "blob"})
+            return _write_resource(
+                item, {"actbox:uri": f"file:///{name}", "actbox:as": "text" if _is_utf8(item) else "blob"}
+            )
         case UriContent():
-            usual: str | None = None if ours.pop("unnamed", False) else item.uri
+            usual: str | None = None if ours.pop("actbox:unnamed", False) else item.uri
             said_name = usual if item.name is None else item.name
             said = {"uri": item.uri, "mimeType": item.media_type, "name": said_name}
             return {"type": "resource_link", **{key: value for key, value in said.items() if value is not None}, **ours}
@@ -192,9 +198,9 @@ def _write_block(item: Content, losses: Losses) -> Any:
 
 
 def _write_resource(item: DataContent, ours: JsonObject) -> JsonObject:
-    kind, uri, inner = ours.pop("as"), ours.pop("uri"), ours.pop("resource", {})
+    kind, uri, inner = ours.pop("actbox:as"), ours.pop("actbox:uri"), ours.pop("actbox:resource", {})
     resource: JsonObject = {"uri": uri}
-    if not ours.pop("no_media_type", False):
+    if not ours.pop("actbox:no_media_type", False):
         resource["mimeType"] = item.media_type
     if kind == "text":
         resource["text"] = item.data.decode("utf-8", "surrogatepass")
