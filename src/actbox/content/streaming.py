@@ -7,8 +7,8 @@
    mode `replace` takes the place of the inputs or outputs before it. Exit code, outcome, status: the last word counts.
 3. Usage is summed up, in the place of its first piece. (A reader of a format whose counts are running totals hands on
    what has been added.)
-4. An item with annotations is joined with nothing, and neither is one whose `provider_data` differ. All else stays as
-   it is, in its order.
+4. An item with annotations is joined with nothing, and neither is one whose `provider_data` differ: but text that is
+   empty and has annotations adds these to the text before it. All else stays as it is, in its order.
 
 No item that was handed in is ever changed: what is joined becomes a new one. Taking in a piece costs the same however
 much there is already; asking for the message costs as much as what has changed since it was last asked for.
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from .items import (
+    Annotation,
     CodeInterpreterCall,
     CodeInterpreterResult,
     Content,
@@ -205,6 +206,7 @@ class _Run(_Growing):
         self._get = operator.attrgetter(self._field)
         self._pieces = [self._get(item)]
         self._protected: str | None = None
+        self._annotations: tuple[Annotation, ...] = item.annotations
         self._ends = bool(item.annotations or item.model_extra)
         self._note_protection(item)
 
@@ -212,12 +214,19 @@ class _Run(_Growing):
         if self._ends or not self._same(self._first, item):
             return False
         return item.model_fields_set <= _PLAIN or (
-            not item.annotations and not item.model_extra and _same_provider_data(self._first, item)
+            (not item.annotations or self._is_annotation_only(item))
+            and not item.model_extra
+            and _same_provider_data(self._first, item)
         )
+
+    def _is_annotation_only(self, item: Any) -> bool:
+        return self.kind is TextContent and not item.text
 
     def add(self, item: Any) -> None:
         self._made = None
         self._pieces.append(self._get(item))
+        if item.annotations:
+            self._annotations += item.annotations
         if self.kind is ReasoningContent:
             self._note_protection(item)
 
@@ -228,9 +237,11 @@ class _Run(_Growing):
     def _make(self) -> Any:
         whole = self._pieces[0][:0].join(self._pieces)
         self._pieces = [whole]
-        changes = {self._field: whole}
+        changes: dict[str, Any] = {self._field: whole}
         if self._protected is not None:
             changes["protected_data"] = self._protected
+        if self._annotations:
+            changes["annotations"] = self._annotations
         return self._first.model_copy(update=changes)
 
 
