@@ -474,7 +474,7 @@ _EVENTS = sorted({event["type"] for event in samples.events_of(samples.RESPONSE)
 _odd_items = st.builds(lambda kind, rest: {**rest, "type": kind}, _kinds, st.dictionaries(_fields, _odd, max_size=6))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(json_values | _odd | json_objects)
 def test_any_json_is_read_or_refused(document: Any) -> None:
     try:
@@ -484,7 +484,7 @@ def test_any_json_is_read_or_refused(document: Any) -> None:
     FORMAT.looks_like(document)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(_odd_items, max_size=4))
 def test_any_list_of_items_is_written_as_it_was(items: list[Any]) -> None:
     items = [item for item in items if item["type"] not in ("output_text", "input_text", "refusal")]
@@ -502,7 +502,7 @@ def test_any_event_is_read(fields: dict[str, Any], kind: str) -> None:
     reader.feed({**fields, "type": kind, "output_index": 0, "content_index": 0, "summary_index": 0, "command_index": 0})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(messages, max_size=3))
 def test_any_messages_can_be_written(some: list[Message]) -> None:
     again(FORMAT.write(some).document)
@@ -539,7 +539,7 @@ def _plain(item: Content) -> Any:
     return data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(_spoken | _files, min_size=1, max_size=3),
     st.lists(_spoken, max_size=2),

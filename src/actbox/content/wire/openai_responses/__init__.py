@@ -16,6 +16,8 @@ from .stream import Reader
 from .tools import write_tools
 from .writing import write
 
+__all__ = ["FORMAT", "NAME", "Reader", "is_event", "is_of_agent", "looks_like", "read", "write", "write_tools"]
+
 # Kinds of items that no other format has, and those whose names others have too.
 _OWN = KINDS | {
     "custom_tool_call",

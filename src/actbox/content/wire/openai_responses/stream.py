@@ -306,6 +306,8 @@ class Reader:
         number, index = integer_or_none(event.get("output_index")), integer_or_none(event.get("command_index"))
         said = event.get("delta" if kind.endswith(".delta") else "command")
         item = None if number is None else self._items.get(number)
+        if item is None and number is not None:
+            return []
         if item is None or index is None or not 0 <= index <= len(item.commands) or not isinstance(said, str):
             return None
         if index == len(item.commands):

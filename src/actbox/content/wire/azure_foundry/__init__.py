@@ -1,0 +1,185 @@
+"""Azure AI Foundry: agents that answer through the Responses API, and threads in the manner of OpenAI's Assistants.
+
+How it differs, as `azure-ai-projects` 2 and `azure-ai-agents` 1 have it:
+
+| | OpenAI | Foundry |
+|---|---|---|
+| who answers | a model | an agent: `agent_reference` with name and version in requests and responses |
+| items | those of the Responses API | these, with `response_id` and the agent in them |
+| citations in threads | files | web pages too (`url_citation`) |
+| attachments in threads | files by id | assets in Azure too (`data_source`) |
+| files of the code interpreter | ids of files | ids of files, or `data_sources`, never both |
+| calls of tools in steps | code, search, functions | these, and Bing, Azure AI Search, OpenAPI and others |
+
+What Foundry adds to a response or an item is kept with it, as all that is not known is. Documents of threads that use
+none of this are not told from those of Assistants: they are read here when this format is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from actbox.content.items import Content, HostedFileContent, HostedVectorStoreContent, JsonObject, Part, UriContent
+from actbox.content.messages import Message, Update
+from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
+from actbox.content.wire import openai_responses
+from actbox.content.wire.format import Format, Json
+from actbox.content.wire.openai_responses.tools import results_within
+from actbox.content.wire.reading import list_or_empty, object_or_empty
+from actbox.content.wire.written import Losses, Written
+
+from .stream import ThreadReader
+from .threads import NAME, is_of_thread, read_one, write_one
+
+_OPENAI = openai_responses.FORMAT.name
+_OWN_CALLS = frozenset(
+    {"azure_ai_search", "azure_function", "bing_grounding", "bing_custom_search", "connected_agent", "openapi"}
+    | {"fabric_dataagent", "sharepoint_grounding", "deep_research", "browser_automation", "mcp"}
+)
+
+
+def read(document: Json) -> list[Message]:
+    """Return the messages of a response or of items, or of messages, steps and runs of a thread.
+
+    Raises `ValueError` for what is none of these.
+    """
+    inner = document.get("data") if isinstance(document, Mapping) and document.get("object") == "list" else document
+    documents = inner if isinstance(inner, list) else [inner]
+    if not any(is_of_thread(item) for item in documents):
+        return [_renamed(message, _OPENAI, NAME) for message in openai_responses.read(document)]
+    messages: list[Message] = []
+    for item in documents:
+        if isinstance(item, Mapping) and is_of_thread(item):
+            messages.append(read_one(item))
+        else:
+            messages += [_renamed(message, _OPENAI, NAME) for message in openai_responses.read([item])]
+    return messages
+
+
+def write(messages: Sequence[Message]) -> Written[list[Json]]:
+    """Return messages that came from threads as they were there, and all others as items of the Responses API."""
+    losses = Losses()
+    documents: list[Json] = []
+    items: list[Message] = []
+    for message in messages:
+        if "of" not in message.provider_data.get(NAME, {}):
+            items.append(_renamed(message, NAME, _OPENAI))
+            continue
+        documents += _write_items(items, losses)
+        items = []
+        documents.append(write_one(message, losses))
+    return losses.written([*documents, *_write_items(items, losses)])
+
+
+def _write_items(messages: Sequence[Message], losses: Losses) -> list[Json]:
+    written = openai_responses.write(messages)
+    for loss in written.losses:
+        losses.add(loss.what, loss.how)
+    return written.document
+
+
+def _renamed(part: Any, before: str, after: str) -> Any:
+    """Return a message, an update or an item with what one format has of it under the name of another."""
+    changes: dict[str, Any] = {}
+    if before in part.provider_data:
+        others = {name: data for name, data in part.provider_data.items() if name not in (before, after)}
+        changes["provider_data"] = {**others, after: part.provider_data[before]}
+    elif after in part.provider_data:
+        changes["provider_data"] = {name: data for name, data in part.provider_data.items() if name != after}
+    if getattr(part, "format", None) == before:
+        changes["format"] = after
+    for field in ("contents", "inputs", "outputs", "annotations"):
+        inner: tuple[Part, ...] | None = getattr(part, field, None)
+        if inner:
+            changes[field] = tuple(_renamed(item, before, after) for item in inner)
+    return part.model_copy(update=changes) if changes else part
+
+
+def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:
+    """Return tools as an agent's definition and the Responses API take them; `write_agent_tools` is for threads."""
+    return openai_responses.write_tools([_renamed(tool, NAME, _OPENAI) for tool in tools])
+
+
+def write_agent_tools(tools: Sequence[HostedTool]) -> Written[JsonObject]:
+    """Return tools as an agent of threads takes them: `tools`, and `tool_resources` with files, assets and stores.
+
+    Inputs at a URI are assets in Azure. The service takes files or assets: where there are both, assets are left out.
+    """
+    losses = Losses()
+    definitions: list[Any] = []
+    resources: JsonObject = {}
+    for tool in tools:
+        files = [item.file_id for item in tool.inputs if isinstance(item, HostedFileContent)]
+        if isinstance(tool, HostedCodeInterpreterTool):
+            definitions.append({"type": "code_interpreter"})
+            assets = [item.uri for item in tool.inputs if isinstance(item, UriContent)]
+            if files and assets:
+                losses.add("code_interpreter.inputs.uri", "left out: there are files by id, and only one kind is taken")
+            sources = [{"asset_identifier": uri, "asset_type": "uri_asset"} for uri in assets]
+            found: Any = {"file_ids": files} if files else {"data_sources": sources} if sources else {}
+            _note_others(tool.inputs, (HostedFileContent, UriContent), "code_interpreter", losses)
+        else:
+            details: JsonObject = {}
+            if tool.maximum_result_count is not None:
+                details = {"file_search": {"max_num_results": results_within(tool.maximum_result_count, losses)}}
+            definitions.append({"type": "file_search", **details})
+            stores = [item.vector_store_id for item in tool.inputs if isinstance(item, HostedVectorStoreContent)]
+            found = {"vector_store_ids": stores} if stores else {}
+            _note_others(tool.inputs, (HostedVectorStoreContent,), "file_search", losses)
+        if found:
+            resources[str(definitions[-1]["type"])] = found
+    return losses.written({"tools": definitions, "tool_resources": resources})
+
+
+def _note_others(items: Sequence[Content], taken: tuple[type, ...], tool: str, losses: Losses) -> None:
+    for item in items:
+        if not isinstance(item, taken):
+            losses.add(f"{tool}.inputs.{item.type}", "left out: the tool does not take it")
+
+
+class Reader:
+    """Reads the events of a response, or of a run in a thread."""
+
+    def __init__(self) -> None:
+        self._responses, self._threads = openai_responses.Reader(), ThreadReader()
+
+    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+        """Return what an event adds. One that is not known becomes an update that keeps it."""
+        if "event" in event:
+            return self._threads.feed(event)
+        return [_renamed(update, _OPENAI, NAME) for update in self._responses.feed(event)]
+
+
+def looks_like(document: Json) -> float:
+    """Return 1 for what only Foundry has: an agent that answers, and what its threads have beside Assistants'."""
+    inner = document.get("data") if isinstance(document, Mapping) and document.get("object") == "list" else document
+    documents = inner if isinstance(inner, list) else [inner]
+    return 1.0 if any(openai_responses.is_of_agent(item) or _is_of_own_thread(item) for item in documents) else 0.0
+
+
+def _is_of_own_thread(document: Json) -> bool:
+    if not isinstance(document, Mapping) or not is_of_thread(document):
+        return False
+    calls = list_or_empty(object_or_empty(document.get("step_details")).get("tool_calls"))
+    if any(object_or_empty(call).get("type") in _OWN_CALLS for call in calls):
+        return True
+    if any("data_source" in object_or_empty(attachment) for attachment in list_or_empty(document.get("attachments"))):
+        return True
+    texts = [object_or_empty(object_or_empty(part).get("text")) for part in list_or_empty(document.get("content"))]
+    said = [object_or_empty(annotation) for text in texts for annotation in list_or_empty(text.get("annotations"))]
+    return any(isinstance(annotation.get("url_citation"), Mapping) for annotation in said)
+
+
+def is_event(event: Json) -> bool:
+    """Return whether an object is an event that only Foundry has: one that tells which agent answers."""
+    if not isinstance(event, Mapping):
+        return False
+    if "event" in event:
+        return _is_of_own_thread(event.get("data"))
+    kind = event.get("type")
+    own = openai_responses.is_of_agent(event.get("response")) or openai_responses.is_of_agent(event.get("item"))
+    return isinstance(kind, str) and kind.startswith("response.") and own
+
+
+FORMAT = Format(NAME, "Azure AI Foundry", read, write, looks_like, Reader, is_event, write_tools)
