@@ -30,8 +30,7 @@ from actbox.content import (
 from actbox.content.wire.azure_foundry import write_agent_tools
 from actbox.content.wire.formats import find_format
 from tests.content.items_to_try import json_values, messages
-
-from . import openai_samples as samples
+from tests.content.wire import openai_samples as samples
 
 NAME = "azure-foundry"
 FORMAT = find_format(NAME)

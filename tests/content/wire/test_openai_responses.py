@@ -38,8 +38,7 @@ from actbox.content.items import Content
 from actbox.content.messages import items_of
 from actbox.content.wire.formats import find_format
 from tests.content.items_to_try import json_objects, json_values, media_types, messages, texts, words
-
-from . import openai_samples as samples
+from tests.content.wire import openai_samples as samples
 
 NAME = "openai-responses"
 FORMAT = find_format(NAME)

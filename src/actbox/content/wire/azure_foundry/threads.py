@@ -92,7 +92,7 @@ def _message(
 def _read_message(document: Mapping[str, Any]) -> Message:
     content = document["content"]
     role = text_or_none(document.get("role")) or "user"
-    contents = read_parts([content] if isinstance(content, str) else content)
+    contents: list[Content] = [TextContent(text=content)] if isinstance(content, str) else read_parts(content)
     attachments = document.get("attachments")
     found = [_read_attachment(attachment) for attachment in list_or_empty(attachments)]
     known = ["content", *(["role"] if document.get("role") == role else [])]
@@ -117,8 +117,6 @@ def read_part(part: Json, number: int) -> Content:
 
 
 def _read_part(part: Json, where: JsonObject) -> Content | None:
-    if isinstance(part, str):
-        return TextContent(text=part, provider_data={NAME: {"as": "text", **where}})
     if not isinstance(part, Mapping):
         return None
     kind = text_or_none(part.get("type")) or ""
