@@ -241,3 +241,19 @@ def test_messages_that_come_by_turns_go_on_by_their_ids() -> None:
 def test_an_update_that_says_nothing_of_itself_belongs_to_the_one_before() -> None:
     updates = [Update(message_id="1"), Update(message_id="2"), Update(message_id="1"), Update(contents=(text("a"),))]
     assert [message.text for message in messages_from_updates(updates)] == ["a", ""]
+
+
+def test_an_annotation_that_comes_after_its_text_is_added_to_it() -> None:
+    note, other = Annotation(file_id="file_1"), Annotation(file_id="file_2")
+    pieces = [
+        TextContent(text="see "),
+        TextContent(text="", annotations=(note,)),
+        TextContent(text="chart.png"),
+        TextContent(text="", annotations=(other,)),
+    ]
+    assert coalesce(pieces) == (TextContent(text="see chart.png", annotations=(note, other)),)
+
+
+def test_an_annotation_alone_is_not_added_to_text_of_another_part() -> None:
+    note = TextContent(text="", annotations=(Annotation(file_id="file_1"),), provider_data={"some": {"part": 1}})
+    assert coalesce([TextContent(text="see "), note]) == (TextContent(text="see "), note)

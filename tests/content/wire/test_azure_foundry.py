@@ -150,7 +150,7 @@ ASKED = {
     "attachments": [
         {"file_id": "assistant-5", "tools": [{"type": "code_interpreter"}]},
         {
-            "data_source": {"asset_identifier": "azureml://data/1", "asset_type": "uri_asset"},
+            "data_source": {"uri": "azureml://data/1", "type": "uri_asset"},
             "tools": [{"type": "code_interpreter"}],
         },
     ],
@@ -325,7 +325,7 @@ def test_tools_of_an_agent_have_files_or_assets_and_stores() -> None:
     assert written.document == {
         "tools": [{"type": "code_interpreter"}, {"type": "file_search", "file_search": {"max_num_results": 7}}],
         "tool_resources": {
-            "code_interpreter": {"data_sources": [{"asset_identifier": "azureml://data/1", "asset_type": "uri_asset"}]},
+            "code_interpreter": {"data_sources": [{"uri": "azureml://data/1", "type": "uri_asset"}]},
             "file_search": {"vector_store_ids": ["vs_1"]},
         },
     }

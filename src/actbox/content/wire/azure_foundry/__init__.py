@@ -116,7 +116,7 @@ def write_agent_tools(tools: Sequence[HostedTool]) -> Written[JsonObject]:
             assets = [item.uri for item in tool.inputs if isinstance(item, UriContent)]
             if files and assets:
                 losses.add("code_interpreter.inputs.uri", "left out: there are files by id, and only one kind is taken")
-            sources = [{"asset_identifier": uri, "asset_type": "uri_asset"} for uri in assets]
+            sources = [{"uri": uri, "type": "uri_asset"} for uri in assets]
             found: Any = {"file_ids": files} if files else {"data_sources": sources} if sources else {}
             _note_others(tool.inputs, (HostedFileContent, UriContent), "code_interpreter", losses)
         else:

@@ -167,12 +167,12 @@ def _read_attachment(said: Json) -> Content | None:
     if not isinstance(said, Mapping):
         return None
     file_id, source = text_or_none(said.get("file_id")), object_or_empty(said.get("data_source"))
-    place = text_or_none(source.get("asset_identifier"))
+    place = text_or_none(source.get("uri"))
     if file_id:
         return HostedFileContent(file_id=file_id, provider_data={NAME: {"attachment": rest_of(said, ("file_id",))}})
     if place is None or "file_id" in said:
         return None
-    data = {**rest_of(said, ("data_source",)), "data_source": rest_of(source, ("asset_identifier",))}
+    data = {**rest_of(said, ("data_source",)), "data_source": rest_of(source, ("uri",))}
     return UriContent(uri=place, provider_data={NAME: {"attachment": data}})
 
 
@@ -334,7 +334,7 @@ def _write_attachment(item: Content) -> Any:
         return {"file_id": item.file_id, **data}
     source = _object(data.get("data_source"))
     place = item.uri if isinstance(item, UriContent) else as_text(item)
-    return {**data, "data_source": {"asset_identifier": place, **source}}
+    return {**data, "data_source": {"uri": place, **source}}
 
 
 def _write_calls(items: Sequence[Content], losses: Losses) -> list[Any]:

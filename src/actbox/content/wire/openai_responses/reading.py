@@ -35,8 +35,9 @@ from actbox.content.wire.reading import (
     text_or_none,
 )
 
-from .code import KINDS, RESULTS, read_code
+from .code import KINDS, read_code
 from .parts import NAME, read_part
+from .shell import RESULTS
 
 _LISTS = ("input", "data", "items")
 _FROM_OUTSIDE = frozenset({"function_call_output", "custom_tool_call_output", *RESULTS})

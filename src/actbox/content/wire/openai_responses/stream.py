@@ -25,7 +25,7 @@ from actbox.content.messages import Update
 from actbox.content.wire.format import Json
 from actbox.content.wire.reading import integer_or_none, list_or_empty, object_or_empty, rest_of, text_or_none
 
-from .code import KINDS, shell_inputs, shell_texts
+from .code import KINDS
 from .parts import NAME, TEXT_FIELDS, read_annotation
 from .reading import (
     CALLS,
@@ -38,6 +38,7 @@ from .reading import (
     where_of,
     where_of_reasoning,
 )
+from .shell import shell_inputs, shell_texts
 
 _BEGINS = frozenset({"response.created", "response.queued", "response.in_progress"})
 _ENDS = frozenset({"response.completed", "response.failed", "response.incomplete", "response.cancelled"})

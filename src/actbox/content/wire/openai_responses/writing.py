@@ -29,9 +29,11 @@ from actbox.content.wire.degrade import as_text, code_call_as_function, code_res
 from actbox.content.wire.format import Json
 from actbox.content.wire.written import Losses, Written
 
-from .code import INTERPRETER, kind_of_call, kind_of_result, write_call, write_interpreter, write_result
+from .code import kind_of_call, kind_of_result
+from .interpreter import INTERPRETER, write_interpreter
 from .parts import NAME, ours, write_part
 from .reading import CALLS, record_name
+from .shell import write_call, write_result
 
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _FUNCTION = ""
