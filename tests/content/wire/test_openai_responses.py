@@ -300,6 +300,7 @@ MALFORMED: list[Any] = [
     {"type": "function_call_output", "call_id": "call_1", "output": None},
     {"type": "input_text", "text": "a part alone"},
     {"type": "telepathy", "id": "t_1"},
+    {"type": ["message"], "id": "t_2", "role": "user"},
 ]
 
 
@@ -341,7 +342,7 @@ def test_of_two_results_of_one_call_both_are_written() -> None:
     assert [item["code"] for item in items] == ["x", None]
 
 
-@pytest.mark.parametrize("document", [None, 5, "text", {"a": 1}, [1, 2], {"type": 5}])
+@pytest.mark.parametrize("document", [None, 5, "text", {"a": 1}, [1, 2], {"type": 5}, {"type": []}])
 def test_what_is_no_document_of_this_format_is_a_clear_error(document: Any) -> None:
     with pytest.raises(ValueError, match="Responses API"):
         FORMAT.read(document)

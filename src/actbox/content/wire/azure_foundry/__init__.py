@@ -162,7 +162,7 @@ def _is_of_own_thread(document: Json) -> bool:
     if not isinstance(document, Mapping) or not is_of_thread(document):
         return False
     calls = list_or_empty(object_or_empty(document.get("step_details")).get("tool_calls"))
-    if any(object_or_empty(call).get("type") in _OWN_CALLS for call in calls):
+    if any(str(object_or_empty(call).get("type")) in _OWN_CALLS for call in calls):
         return True
     if any("data_source" in object_or_empty(attachment) for attachment in list_or_empty(document.get("attachments"))):
         return True

@@ -181,7 +181,8 @@ def _read_step(document: Mapping[str, Any]) -> Message:
     calls, status = details.get("tool_calls"), text_or_none(document.get("status"))
     contents = [item for call in list_or_empty(calls) for item in read_call(call, status)]
     rest = rest_of(details, ("tool_calls",) if isinstance(calls, list) else ())
-    return _message(document, "step", "assistant", [*contents, *read_end(document)], ("step_details",), details=rest)
+    more = {"details": rest, **({"calls": True} if isinstance(calls, list) else {})}
+    return _message(document, "step", "assistant", [*contents, *read_end(document)], ("step_details",), **more)
 
 
 def read_call(said: Json, status: str | None) -> list[Content]:
@@ -279,7 +280,7 @@ def write_one(message: Message, losses: Losses) -> Json:
         case "step":
             calls = _write_calls(items, losses)
             details = _object(data.get("details"))
-            if calls or ("tool_calls" not in details and details.get("type") == "tool_calls"):
+            if calls or data.get("calls"):
                 details["tool_calls"] = calls
             return {**rest, "step_details": details}
         case "run":

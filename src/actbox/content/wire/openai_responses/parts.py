@@ -56,7 +56,7 @@ def read_part(part: Json, where: JsonObject) -> tuple[Content, JsonObject]:
 
     `where` says to which message it belongs; it is kept with the item.
     """
-    kind = part.get("type") if isinstance(part, Mapping) else None
+    kind = text_or_none(part.get("type")) if isinstance(part, Mapping) else None
     if isinstance(part, Mapping) and kind in TEXT_FIELDS:
         text = text_or_none(part.get(TEXT_FIELDS[kind]))
         if text is not None:

@@ -153,9 +153,9 @@ def _finish_reason(response: Mapping[str, Any]) -> str | None:
     if status != "completed":
         return status if status in ("failed", "cancelled") else None
     output = [item for item in list_or_empty(response.get("output")) if isinstance(item, Mapping)]
-    answered = {str(item.get("call_id")) for item in output if item.get("type") in _FROM_OUTSIDE}
+    answered = {str(item.get("call_id")) for item in output if _kind_of(item) in _FROM_OUTSIDE}
     kinds = {*CALLS, *RESULTS.values()} - {"program"}
-    waits = any(item.get("type") in kinds and str(item.get("call_id")) not in answered for item in output)
+    waits = any(_kind_of(item) in kinds and str(item.get("call_id")) not in answered for item in output)
     return "tool_calls" if waits else "stop"
 
 
@@ -177,12 +177,17 @@ def _read_items(items: list[Json]) -> list[Message]:
 
 def _role_of(item: Json) -> str:
     """Return who made an item: the role of a message, else the model or a tool."""
-    kind = item.get("type", "message") if isinstance(item, Mapping) else None
+    kind = _kind_of(item)
     if kind == "message":
         return text_or_none(item.get("role")) or "user"
     if kind in _FROM_OUTSIDE:
         return "tool"
     return "user" if kind in ("input_text", "input_image", "input_file") else "assistant"
+
+
+def _kind_of(item: Json) -> str:
+    """Return the type of an item, "" where it has none; what says nothing of its type is a message."""
+    return text_or_none(item.get("type", "message")) or "" if isinstance(item, Mapping) else ""
 
 
 class Turn:
@@ -195,14 +200,14 @@ class Turn:
 
     def add(self, item: Json) -> None:
         """Read the next item."""
-        if isinstance(item, Mapping) and item.get("type", "message") == "message":
+        if _kind_of(item) == "message":
             self._add_message(item)
-        elif isinstance(item, Mapping) and item.get("type") in _PARTS:
+        elif _kind_of(item) in _PARTS:
             where: JsonObject = {"message": self.key_of(None)}
             content, rest = read_part(item, where)
             self.contents.append(content)
             self.records[record_name(str(where["message"]))] = {"item": {}, **({"parts": {"0": rest}} if rest else {})}
-        elif isinstance(item, Mapping) and item.get("type") == "reasoning":
+        elif _kind_of(item) == "reasoning":
             self._add_reasoning(item)
         else:
             self.contents += read_item(item)
@@ -278,7 +283,7 @@ def read_item(item: Json) -> list[Content]:
     """Return what an item comes to that is no message; one that is not known, or not as it should be, is kept whole."""
     found: list[Content] | None = None
     if isinstance(item, Mapping):
-        kind = item.get("type")
+        kind = _kind_of(item)
         if kind in KINDS:
             found = read_code(item)
         elif kind in CALLS:

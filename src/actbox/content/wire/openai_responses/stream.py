@@ -182,7 +182,7 @@ class Reader:
         if not isinstance(item, Mapping) or number is None:
             return None
         begun = self._items[number] = _Item(item)
-        content = read_item(item)[0] if item.get("type") in _GROW else None
+        content = read_item(item)[0] if text_or_none(item.get("type")) in _GROW else None
         if isinstance(content, CodeInterpreterCall):
             begun.lengths["code"] = len(content.code)
             # What may still change comes when it is done.
@@ -345,7 +345,7 @@ class Reader:
         self._turn.add(said)
         records: JsonObject = {name: record for name, record in self._turn.records.items() if name not in before}
         updates: list[Update] = []
-        kind = said.get("type") if isinstance(said, Mapping) else None
+        kind = text_or_none(said.get("type")) if isinstance(said, Mapping) else None
         if kind == "message" and record_name(item.key) in records:
             for index, (part, content) in enumerate(
                 zip(list_or_empty(said["content"]), self._turn.contents, strict=False)
