@@ -7,7 +7,7 @@ from typing import Any
 
 import agent_framework as af
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actbox.content import (
@@ -249,6 +249,7 @@ def test_its_documents_are_told_by_their_types() -> None:
 known_items = items_to_try.items.filter(lambda item: not has_unknown(item)).map(plain)
 
 
+@settings(max_examples=50)
 @given(st.lists(known_items, max_size=4).map(tuple))
 def test_whatever_is_known_here_comes_back(items: tuple[Content, ...]) -> None:
     messages = [Message(role="user", contents=items, author="a", finish_reason="length")]
@@ -261,18 +262,34 @@ def test_whatever_is_known_here_comes_back(items: tuple[Content, ...]) -> None:
 
 json_of_it = st.recursive(
     items_to_try.json_values,
-    lambda inner: st.fixed_dictionaries(
-        {"type": st.sampled_from(["text", "data", "usage", "function_result", "code_interpreter_tool_call", "message"])},
-        optional={
-            key: inner
-            for key in ("text", "uri", "call_id", "items", "result", "annotations", "additional_properties", "contents")
-        },
-    )
-    | st.dictionaries(st.sampled_from(["contents", "messages", "role", "usage_details"]), inner, max_size=3),
+    lambda inner: (
+        st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(
+                    ["text", "data", "usage", "function_result", "code_interpreter_tool_call", "message"]
+                )
+            },
+            optional=dict.fromkeys(
+                (
+                    "text",
+                    "uri",
+                    "call_id",
+                    "items",
+                    "result",
+                    "annotations",
+                    "additional_properties",
+                    "contents",
+                ),
+                inner,
+            ),
+        )
+        | st.dictionaries(st.sampled_from(["contents", "messages", "role", "usage_details"]), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
+@settings(max_examples=50)
 @given(json_of_it)
 def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> None:
     try:

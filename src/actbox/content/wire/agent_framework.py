@@ -130,7 +130,7 @@ _DETAILS = Field(
 )
 _OF_MESSAGE = {
     "role": simple("role"),
-    "contents": contents("contents", _names),
+    "contents": contents("contents", _names, always=True),
     "author_name": simple("author"),
 }
 _OF_RESPONSE = {
@@ -188,7 +188,7 @@ NAMES = Names(
             {
                 **_CALL_ID,
                 "name": simple("name"),
-                "items": contents("outputs", _names),
+                "items": contents("outputs", _names, always=True),
                 "result": _result(),
                 "exception": _exception(),
             },

@@ -139,8 +139,8 @@ class Names:
     update: Table
 
 
-def contents(name: str, names: Callable[[], Names]) -> Field:
-    """Return a field with a list of items."""
+def contents(name: str, names: Callable[[], Names], always: bool = False) -> Field:
+    """Return a field with a list of items, which is written `always`, or only where there are some."""
 
     def read(value: Json) -> Values | None:
         if not isinstance(value, list):
@@ -149,7 +149,7 @@ def contents(name: str, names: Callable[[], Names]) -> Field:
 
     def write(part: Any) -> Json | None:
         items = getattr(part, name)
-        return write_items(items, names(), Losses()) if items or isinstance(part, Message) else None
+        return write_items(items, names(), Losses()) if items or always else None
 
     return Field((name,), read, write, exact=False)
 
@@ -216,7 +216,7 @@ def _not_said_by(part: Part, raw: Mapping[str, Any], table: Table, names: Names)
         elif field.exact:
             if field.write(part) != value or value is None:
                 rest[key] = value
-        elif field.read(value) is None or (not value and not isinstance(part, Message)):
+        elif field.read(value) is None or (not value and field.write(part) is None):
             rest[key] = value
     return rest
 

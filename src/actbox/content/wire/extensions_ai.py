@@ -121,7 +121,7 @@ _DETAILS = Field(
 )
 _OF_MESSAGE = {
     "role": simple("role"),
-    "contents": contents("contents", _names),
+    "contents": contents("contents", _names, always=True),
     "authorName": simple("author"),
     "createdAt": instant("created_at"),
 }

@@ -1,0 +1,65 @@
+"""OpenAI's Chat Completions: messages of requests, completions, and the chunks of a stream.
+
+https://platform.openai.com/docs/api-reference/chat
+
+It runs no code and hosts no tools: calls and results of code become plain tool calls. A field that is null counts as
+one that is not there, and so does an empty list of calls or citations; an empty text is no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actbox.content.wire.format import Format, Json
+
+from .parts import NAME
+from .reading import read
+from .stream import Reader
+from .writing import write, write_tools
+
+__all__ = ["FORMAT", "NAME", "Reader", "read", "write", "write_tools"]
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_MARKS = ("tool_calls", "tool_call_id", "function_call", "refusal", "audio")
+_PARTS = {"text": "text", "refusal": "refusal", "image_url": "image_url", "input_audio": "input_audio", "file": "file"}
+_NOT_OURS = frozenset({"type", "object", "parts", "contents", "thread_id", "attachments"})
+
+
+def _looks_like(document: Json) -> float:
+    if isinstance(document, list):
+        likely = [_looks_like(message) for message in document]
+        return max(likely) if likely and min(likely) > 0 else 0.0
+    if not isinstance(document, Mapping):
+        return 0.0
+    if isinstance(document.get("choices"), list):
+        return 1.0 if document.get("object", "chat.completion") == "chat.completion" else 0.0
+    if isinstance(document.get("messages"), list):
+        return _looks_like(document["messages"])
+    return _looks_like_message(document)
+
+
+def _looks_like_message(message: Mapping[str, Any]) -> float:
+    if message.get("role") not in _ROLES or not _NOT_OURS.isdisjoint(message):
+        return 0.0
+    marked = any(mark in message for mark in _MARKS)
+    content = message.get("content")
+    if isinstance(content, list):
+        for part in content:
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            if kind not in _PARTS or _PARTS[kind] not in part:
+                return 0.0
+            # A picture at a thread is much like one here; text alone could be anybody's.
+            marked = marked or kind in ("input_audio", "file")
+    elif not isinstance(content, str) and not (content is None and marked):
+        return 0.0
+    if marked or message["role"] in ("tool", "function"):
+        return 0.95
+    return 0.5 if message["role"] in ("system", "developer") else 0.4
+
+
+def _is_event(event: Any) -> bool:
+    return isinstance(event, Mapping) and event.get("object") == "chat.completion.chunk"
+
+
+FORMAT = Format(NAME, "OpenAI Chat Completions", read, write, _looks_like, Reader, _is_event, write_tools)
