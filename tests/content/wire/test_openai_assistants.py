@@ -1,0 +1,500 @@
+"""Assistants: what OpenAI's own types say is what comes out, and messages and steps come back as they were."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.beta import AssistantStreamEvent, AssistantToolParam
+from openai.types.beta.thread_create_params import Message as MessageParam
+from openai.types.beta.thread_create_params import ToolResources
+from openai.types.beta.threads import Message as ThreadMessage
+from openai.types.beta.threads.runs import RunStep
+from pydantic import TypeAdapter
+
+from actbox.content import (
+    CodeInterpreterCall,
+    CodeInterpreterResult,
+    Content,
+    DataContent,
+    ErrorContent,
+    FunctionCall,
+    FunctionResult,
+    HostedCodeInterpreterTool,
+    HostedFileContent,
+    HostedFileSearchTool,
+    HostedVectorStoreContent,
+    Message,
+    TextContent,
+    UnknownContent,
+    UriContent,
+    UsageContent,
+    code_content,
+    messages_from_updates,
+)
+from actbox.content.wire.openai_assistants import FORMAT, Reader, read, write
+from tests.content import items_to_try
+from tests.content.matrix import TRANSCRIPT
+from tests.content.wire.plain import plain
+
+USER: dict[str, Any] = {
+    "id": "msg_1",
+    "object": "thread.message",
+    "created_at": 1_700_000_000,
+    "thread_id": "thread_1",
+    "role": "user",
+    "content": [
+        {"type": "text", "text": {"value": "What is in it?", "annotations": []}},
+        {"type": "image_file", "image_file": {"file_id": "file-pic", "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
+    ],
+    "attachments": [{"file_id": "file-1", "tools": [{"type": "code_interpreter"}, {"type": "file_search"}]}],
+    "metadata": {"a": "b"},
+    "status": "completed",
+    "assistant_id": None,
+    "run_id": None,
+}
+ANSWER = "It is 42 [1]. See sums.csv."
+ASSISTANT: dict[str, Any] = {
+    **USER,
+    "id": "msg_2",
+    "role": "assistant",
+    "assistant_id": "asst_1",
+    "run_id": "run_1",
+    "attachments": [],
+    "content": [
+        {
+            "type": "text",
+            "text": {
+                "value": ANSWER,
+                "annotations": [
+                    {
+                        "type": "file_citation",
+                        "text": "[1]",
+                        "start_index": 9,
+                        "end_index": 12,
+                        "file_citation": {"file_id": "file-1", "quote": "42"},
+                    },
+                    {
+                        "type": "file_path",
+                        "text": "sandbox:/mnt/data/sums.csv",
+                        "start_index": 18,
+                        "end_index": 26,
+                        "file_path": {"file_id": "file-2"},
+                    },
+                ],
+            },
+        },
+        {"type": "image_file", "image_file": {"file_id": "file-plot"}},
+        {"type": "refusal", "refusal": "No more."},
+    ],
+}
+STEP: dict[str, Any] = {
+    "id": "step_1",
+    "object": "thread.run.step",
+    "created_at": 1_700_000_001,
+    "assistant_id": "asst_1",
+    "run_id": "run_1",
+    "thread_id": "thread_1",
+    "type": "tool_calls",
+    "status": "completed",
+    "last_error": None,
+    "step_details": {
+        "type": "tool_calls",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "code_interpreter",
+                "code_interpreter": {
+                    "input": "print(6 * 7)\nplot()",
+                    "outputs": [
+                        {"type": "logs", "logs": "42\n"},
+                        {"type": "logs", "logs": "done\n"},
+                        {"type": "image", "image": {"file_id": "file-plot"}},
+                    ],
+                },
+            },
+            {"id": "call_2", "type": "file_search", "file_search": {"results": [{"file_id": "file-1", "score": 1.0}]}},
+            {
+                "id": "call_3",
+                "type": "function",
+                "function": {"name": "look_up", "arguments": '{"what": "seven"}', "output": "it is 7"},
+            },
+            {"id": "call_4", "type": "function", "function": {"name": "go", "arguments": "{}", "output": None}},
+        ],
+    },
+    "usage": {
+        "prompt_tokens": 1,
+        "completion_tokens": 2,
+        "total_tokens": 3,
+        "prompt_token_details": {"cached_tokens": 1},
+    },
+}
+MADE: dict[str, Any] = {
+    **STEP,
+    "id": "step_2",
+    "type": "message_creation",
+    "step_details": {"type": "message_creation", "message_creation": {"message_id": "msg_2"}},
+    "usage": None,
+}
+RUN = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "model": "gpt-x", "status": "completed"}
+
+
+def test_messages_and_steps_come_back_as_they_were() -> None:
+    document = [USER, STEP, ASSISTANT, MADE]
+    ThreadMessage.model_validate(USER)
+    written = write(read(document))
+    assert written.document == document
+    assert not written.losses
+    assert write(read({"object": "list", "data": document, "has_more": False})).document == document
+
+
+def test_a_message_is_read_with_its_files_and_citations() -> None:
+    user, answer = read([USER, ASSISTANT])
+    assert [type(item) for item in user.contents] == [TextContent, HostedFileContent, UriContent, HostedFileContent]
+    assert (answer.id, answer.response_id) == ("msg_2", "run_1")
+    assert answer.created_at is not None and answer.created_at.timestamp() == 1_700_000_000
+    cited, path = answer.contents[0].annotations
+    assert (cited.kind, cited.file_id, cited.snippet, cited.start, cited.end) == ("citation", "file-1", "42", 9, 12)
+    assert (path.kind, path.file_id, ANSWER[path.start : path.end]) == ("file_path", "file-2", "sums.csv")
+    assert answer.text == ANSWER + "No more."
+
+
+def test_a_step_is_read_as_calls_with_what_they_came_to() -> None:
+    (step,) = read(STEP)
+    code, result, search, call, found, going, usage = step.contents
+    assert isinstance(code, CodeInterpreterCall) and (code.call_id, code.code) == ("call_1", "print(6 * 7)\nplot()")
+    assert isinstance(result, CodeInterpreterResult) and result.text == "42\ndone\n" and result.success
+    assert isinstance(result.outputs[2], HostedFileContent) and result.outputs[2].file_id == "file-plot"
+    assert isinstance(search, UnknownContent)
+    assert isinstance(call, FunctionCall) and call.arguments == {"what": "seven"}
+    assert isinstance(found, FunctionResult) and found.text == "it is 7"
+    assert isinstance(going, FunctionCall)
+    assert isinstance(usage, UsageContent) and usage.counts == {"prompt_token_details.cached_tokens": 1}
+
+
+def test_a_step_that_failed_says_why() -> None:
+    error = {"code": "server_error", "message": "Sorry"}
+    document = {**STEP, "status": "failed", "last_error": error}
+    RunStep.model_validate({**document, "step_details": MADE["step_details"]})
+    (step,) = read(document)
+    (said,) = [item for item in step.contents if isinstance(item, ErrorContent)]
+    assert (said.message, said.code) == ("Sorry", "server_error")
+    assert write([step]).document == [document]
+
+
+def code_piece(inner: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return step_delta({"index": 0, "type": "code_interpreter", "code_interpreter": inner, **more})
+
+
+def step_delta(call: dict[str, Any]) -> dict[str, Any]:
+    details = {"type": "tool_calls", "tool_calls": [call]}
+    data = {"id": "step_1", "object": "thread.run.step.delta", "delta": {"step_details": details}}
+    return {"event": "thread.run.step.delta", "data": data}
+
+
+def text_piece(value: str, *notes: dict[str, Any], index: int = 0) -> dict[str, Any]:
+    text = {
+        "value": value,
+        **({"annotations": [{"index": at, **note} for at, note in enumerate(notes)]} if notes else {}),
+    }
+    return message_delta({"index": index, "type": "text", "text": text})
+
+
+def message_delta(part: dict[str, Any]) -> dict[str, Any]:
+    data = {"id": "msg_2", "object": "thread.message.delta", "delta": {"content": [part]}}
+    return {"event": "thread.message.delta", "data": data}
+
+
+def stream(final: dict[str, Any], *pieces: dict[str, Any]) -> list[dict[str, Any]]:
+    begun = {**STEP, "status": "in_progress", "usage": None, "step_details": {"type": "tool_calls", "tool_calls": []}}
+    function = {"index": 2, "type": "function"}
+    return [
+        {"event": "thread.run.created", "data": {**RUN, "status": "queued"}},
+        {"event": "thread.run.step.created", "data": begun},
+        {"event": "thread.run.step.in_progress", "data": begun},
+        code_piece({"input": "", "outputs": []}, id="call_1"),
+        code_piece({"input": "print(6 * 7)\n"}),
+        code_piece({"input": "plot()"}),
+        step_delta({"index": 1, "type": "file_search", "id": "call_2", "file_search": {}}),
+        step_delta({**function, "id": "call_3", "function": {"name": "look_up", "arguments": "", "output": None}}),
+        step_delta({**function, "function": {"arguments": '{"what": '}}),
+        code_piece({"outputs": [{"index": 0, "type": "logs", "logs": "42\n"}]}),
+        step_delta({**function, "function": {"arguments": '"seven"}'}}),
+        step_delta({**function, "index": 3, "id": "call_4", "function": {"name": "go", "arguments": "{}"}}),
+        {"event": "thread.run.step.completed", "data": STEP},
+        {"event": "thread.run.step.created", "data": {**MADE, "status": "in_progress"}},
+        {"event": "thread.message.created", "data": {**final, "content": [], "status": "in_progress"}},
+        {"event": "thread.message.in_progress", "data": {**final, "content": [], "status": "in_progress"}},
+        *pieces,
+        {"event": "thread.message.completed", "data": final},
+        {"event": "thread.run.step.completed", "data": MADE},
+        {"event": "done", "data": "[DONE]"},
+    ]
+
+
+def streamed(events: list[dict[str, Any]]) -> list[Message]:
+    reader = Reader()
+    return messages_from_updates(update for event in events for update in reader.feed(event))
+
+
+def test_a_stream_comes_to_the_messages_and_steps() -> None:
+    final = {**ASSISTANT, "content": [{"type": "text", "text": {"value": "It is 42.", "annotations": []}}]}
+    events = stream(final, text_piece("It is"), text_piece(" 42."))
+    known: TypeAdapter[Any] = TypeAdapter(AssistantStreamEvent)
+    for event in events:
+        assert FORMAT.is_event is not None and FORMAT.is_event(event)
+        if ".delta" in event["event"]:
+            known.validate_python(event)
+    found, whole = streamed(events), read([STEP, final, MADE])
+    assert [message.id for message in found] == [message.id for message in whole]
+    # A piece of what is still going on keeps its first place: a call between pieces of another comes after it.
+    assert _by_kind(found[0]) == _by_kind(whole[0])
+    assert found[1:] == whole[1:]
+
+
+def _by_kind(message: Message) -> list[Content]:
+    return sorted(message.contents, key=lambda item: (item.type, json.dumps(item.to_dict(), sort_keys=True)))
+
+
+def test_citations_in_a_stream_are_about_the_same_text() -> None:
+    notes = ASSISTANT["content"][0]["text"]["annotations"]
+    events = stream(
+        ASSISTANT,
+        text_piece("It is 42 "),
+        text_piece("[1]", notes[0]),
+        text_piece(". See "),
+        text_piece("sums.csv", notes[1]),
+        text_piece("."),
+        message_delta({"index": 1, "type": "image_file", "image_file": {"file_id": "file-plot"}}),
+        message_delta({"index": 2, "type": "refusal", "refusal": "No more."}),
+    )
+    message = streamed(events)[1]
+    assert message.text == ANSWER + "No more."
+    cited = [
+        (item.text[note.start : note.end], note.file_id)
+        for item in message.contents
+        if isinstance(item, TextContent)
+        for note in item.annotations
+    ]
+    assert cited == [("[1]", "file-1"), ("sums.csv", "file-2")]
+    assert message.contents[-2:] == read(ASSISTANT)[0].contents[-2:]
+
+
+def test_a_stream_without_deltas_says_all_at_the_end() -> None:
+    events = [
+        {"event": "thread.run.step.completed", "data": STEP},
+        {"event": "thread.message.completed", "data": ASSISTANT},
+        {"event": "thread.run.completed", "data": RUN},
+    ]
+    step, message = streamed(events)
+    assert plain(step) == plain(read(STEP)[0])
+    assert message.contents == read(ASSISTANT)[0].contents
+    assert (message.model, message.provider_data["openai-assistants"]["run"]) == ("gpt-x", RUN)
+
+
+def test_an_error_and_an_unknown_event_are_kept() -> None:
+    reader = Reader()
+    (error,) = reader.feed({"event": "error", "data": {"message": "overloaded", "code": "server_error"}})
+    assert error.contents == (ErrorContent(message="overloaded", code="server_error"),)
+    (later,) = reader.feed({"event": "thread.later", "data": {}})
+    assert later.contents == (UnknownContent(format="openai-assistants", raw={"event": "thread.later", "data": {}}),)
+
+
+def test_what_is_written_anew_is_what_a_thread_takes_and_what_a_run_gives() -> None:
+    written = write(TRANSCRIPT)
+    given = {"assistant_id": "a", "created_at": 1, "id": "s", "run_id": "r", "status": "completed", "thread_id": "t"}
+    params: TypeAdapter[Any] = TypeAdapter(MessageParam)
+    for document in written.document:
+        if "step_details" in document:
+            step = RunStep.model_validate({**given, **document})
+            assert json.loads(step.model_dump_json(exclude_unset=True)) == {**given, **document}
+        else:
+            params.validate_python(document)
+
+
+def test_a_result_goes_to_its_call_wherever_it_is() -> None:
+    messages = [
+        Message(role="tool", contents=(FunctionResult(call_id="f", outputs=(TextContent(text="early"),)),)),
+        Message(contents=(FunctionCall(call_id="f", name="g"),)),
+        Message(role="tool", contents=(FunctionResult(call_id="f", outputs=(TextContent(text="again"),)),)),
+    ]
+    written = write(messages)
+    calls = [document["step_details"]["tool_calls"][0]["function"] for document in written.document]
+    assert [(call["name"], call["output"]) for call in calls] == [("g", "early"), ("", "again")]
+    assert [loss.what for loss in written.losses] == ["function_result"]
+
+
+def test_hosted_tools_become_the_fields_of_a_request() -> None:
+    data = DataContent(media_type="text/csv", data=b"a")
+    tools = [
+        HostedCodeInterpreterTool(inputs=(HostedFileContent(file_id="file-1"), data)),
+        HostedFileSearchTool(
+            inputs=(
+                HostedVectorStoreContent(vector_store_id="vs_1"),
+                HostedVectorStoreContent(vector_store_id="vs_2"),
+            ),
+            maximum_result_count=70,
+        ),
+    ]
+    assert FORMAT.write_tools is not None
+    written = FORMAT.write_tools(tools)
+    (request,) = written.document
+    assert request == {
+        "tools": [{"type": "code_interpreter"}, {"type": "file_search", "file_search": {"max_num_results": 50}}],
+        "tool_resources": {
+            "code_interpreter": {"file_ids": ["file-1"]},
+            "file_search": {"vector_store_ids": ["vs_1"]},
+        },
+    }
+    TypeAdapter(list[AssistantToolParam]).validate_python(request["tools"])
+    TypeAdapter(ToolResources).validate_python(request["tool_resources"])
+    assert {loss.what for loss in written.losses} == {
+        "code_interpreter inputs",
+        "file_search inputs",
+        "file_search maximum_result_count",
+    }
+    files = FORMAT.write_tools([HostedFileSearchTool(inputs=(HostedFileContent(file_id="file-1"),))]).document[0]
+    assert files["tool_resources"] == {"file_search": {"vector_stores": [{"file_ids": ["file-1"]}]}}
+    assert FORMAT.write_tools([]).document == []
+
+
+def test_what_is_neither_message_nor_step_is_refused_with_its_place() -> None:
+    with pytest.raises(ValueError, match="number 2 is neither"):
+        read([USER, {"id": "run_1"}])
+    with pytest.raises(ValueError, match="no messages of a thread"):
+        read("thread")
+
+
+def step_with(*calls: Any) -> dict[str, Any]:
+    return {**STEP, "step_details": {"type": "tool_calls", "tool_calls": list(calls)}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {**USER, "content": None},
+        {**USER, "content": "as a thread takes it", "attachments": None},
+        {**USER, "content": [{"type": "text", "text": "as a thread takes it"}, {"type": "later"}, None]},
+        {**USER, "content": [{"type": "text", "text": {"value": "a\u0000b", "annotations": None}}]},
+        {**USER, "content": [{"type": "text", "text": {"value": "a", "annotations": ["no", {"type": "later"}]}}]},
+        {**USER, "content": [{"type": "image_file", "image_file": None}, {"type": "image_url", "image_url": 7}]},
+        {**USER, "created_at": "yesterday", "id": 7, "attachments": [{"tools": []}, None]},
+        {**STEP, "step_details": None},
+        {**STEP, "step_details": {"type": "tool_calls", "tool_calls": None, "later": 1}},
+        {**STEP, "usage": {"prompt_tokens": "many"}, "last_error": {"code": 7, "message": "a"}},
+        step_with(),
+        step_with({"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1", "outputs": None}}),
+        step_with({"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1"}}),
+        step_with({"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1", "outputs": []}}),
+        step_with({"id": "c", "type": "code_interpreter", "code_interpreter": {"outputs": []}}),
+        step_with({"type": "function", "function": {"name": "f", "arguments": "{", "output": "a", "later": 1}}),
+        step_with({"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "", "outputs": [None, {}]}}),
+        step_with({"id": "c", "type": "bing_grounding", "bing_grounding": {}}, None, 7),
+    ],
+    ids=lambda document: str(sorted(document.items(), key=str)[3])[:40],
+)
+def test_what_is_odd_comes_back(document: dict[str, Any]) -> None:
+    assert write(read([document])).document == [document]
+
+
+def test_code_that_is_still_running_has_no_result() -> None:
+    call = {"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1", "outputs": []}}
+    document = {**step_with(call), "status": "in_progress", "usage": None}
+    (step,) = read(document)
+    assert [item.type for item in step.contents] == ["code_interpreter_call"]
+    assert write([step]).document == [document]
+
+
+def test_its_documents_are_told_by_their_marks() -> None:
+    assert FORMAT.looks_like([USER, STEP]) == 1
+    assert FORMAT.looks_like({"object": "list", "data": [USER]}) == 1
+    assert FORMAT.looks_like({"messages": [{"role": "user", "content": "a", "attachments": []}]}) > 0.5
+    assert 0 < FORMAT.looks_like([{"role": "user", "content": "a"}]) < 0.4
+    ours = [message.to_dict() for message in TRANSCRIPT]
+    chat = [{"role": "tool", "content": "a", "tool_call_id": "c"}]
+    anthropic = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]
+    for other in (ours, chat, anthropic, [], {}, None, {"object": "chat.completion", "choices": []}):
+        assert FORMAT.looks_like(other) == 0
+
+
+texts = st.builds(TextContent, text=items_to_try.texts)
+logs = st.builds(TextContent, text=items_to_try.texts, stream=st.just("stdout"))
+images = st.builds(HostedFileContent, file_id=items_to_try.words, media_type=st.just("image/png"))
+attached = st.builds(HostedFileContent, file_id=items_to_try.words)
+pictures = st.builds(HostedFileContent, file_id=items_to_try.words, media_type=st.just("image/*"))
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Message:
+    items: list[Content] = []
+    for number in range(draw(st.integers(1, 3))):
+        call_id = f"{draw(items_to_try.words)}-{number}"
+        if draw(st.booleans()):
+            outputs = draw(st.lists(st.one_of(logs, images), min_size=1, max_size=3))
+            items.append(CodeInterpreterCall(call_id=call_id, inputs=(code_content(draw(items_to_try.texts)),)))
+            items.append(CodeInterpreterResult(call_id=call_id, outputs=tuple(outputs)))
+        else:
+            items.append(FunctionCall(call_id=call_id, name="f", arguments=draw(items_to_try.json_objects)))
+            items.append(FunctionResult(call_id=call_id, name="f", outputs=(draw(texts),)))
+    return Message(contents=tuple(items))
+
+
+turns = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant"]),
+    contents=st.tuples(texts, pictures, attached) | st.tuples(texts),
+)
+
+
+@settings(max_examples=40)
+@given(st.one_of(turns, steps()))
+def test_text_files_calls_and_their_results_lose_nothing(message: Message) -> None:
+    written = write([message])
+    assert not written.losses
+    (back,) = read(written.document)
+    assert plain(back) == message
+    assert write([back]).document == written.document
+
+
+@settings(max_examples=40)
+@given(st.lists(items_to_try.messages, max_size=3))
+def test_any_content_can_be_written_and_read_again(messages: list[Message]) -> None:
+    written = write(messages)
+    json.dumps(written.document)
+    assert write(read(written.document)).document == written.document
+
+
+KEYS = ("role", "content", "attachments", "text", "value", "annotations", "step_details", "usage", "last_error", "id")
+TYPES = ("text", "tool_calls", "code_interpreter", "function", "file_citation", "image_file")
+json_of_it = st.recursive(
+    items_to_try.json_values | st.sampled_from(["user", *TYPES]),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+        | st.fixed_dictionaries(
+            {"type": st.sampled_from(TYPES)},
+            optional=dict.fromkeys(
+                ("text", "tool_calls", "code_interpreter", "function", "image_file", "index"), inner
+            ),
+        )
+        | st.fixed_dictionaries({"step_details": inner, "status": inner})
+        | st.fixed_dictionaries({"content": st.lists(inner, max_size=2)})
+        | st.fixed_dictionaries({"delta": inner})
+    ),
+    max_leaves=8,
+)
+EVENTS = ("thread.message.delta", "thread.run.step.delta", "thread.message.completed", "thread.run.step.completed")
+
+
+@settings(max_examples=60)
+@given(json_of_it, st.sampled_from([*EVENTS, "error", "thread.run.failed"]))
+def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any, event: str) -> None:
+    Reader().feed({"event": event, "data": document})
+    try:
+        messages = read(document)
+    except ValueError:
+        return
+    write(messages)
