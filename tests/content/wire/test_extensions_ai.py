@@ -221,6 +221,7 @@ def test_a_malformed_or_unknown_item_is_kept_whole(item: dict[str, Any]) -> None
         {"$type": "text", "text": "a", "additionalProperties": {}},
         {"$type": "text", "text": "a", "additionalProperties": None},
         {"$type": "text", "text": "a", "additionalProperties": {"actbox": {"stream": "stdout", "later": 1}, "b": 2}},
+        {"$type": "text", "text": "a", "additionalProperties": {"actbox": {"stream": "red"}}},
         {"$type": "data", "uri": "data:text/plain,a%20b", "name": None},
         {"$type": "hostedFile", "fileId": "f", "createdAt": "2026-01-02T03:04:05.1234567Z"},
         {"$type": "hostedFile", "fileId": "f", "sizeInBytes": "many"},

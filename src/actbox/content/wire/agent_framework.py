@@ -33,22 +33,24 @@ from actbox.content.messages import Message, Update
 
 from .degrade import outputs_as_text
 from .dictionaries import (
-    Field,
     Names,
-    Values,
     contents,
-    data_uri,
-    instant,
-    integer,
     read_item,
     read_message,
     read_response,
     read_update,
+    write_message,
+)
+from .fields import (
+    Field,
+    Values,
+    data_uri,
+    instant,
+    integer,
     read_usage,
     regions,
     said,
     simple,
-    write_message,
     write_usage,
 )
 from .format import Format, Json

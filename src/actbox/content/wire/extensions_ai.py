@@ -29,22 +29,24 @@ from actbox.content.items import (
 from actbox.content.messages import Message, Update
 
 from .dictionaries import (
-    Field,
     Names,
-    Values,
     contents,
-    data_uri,
-    instant,
-    integer,
     read_item,
     read_message,
     read_response,
     read_update,
+    write_items,
+    write_message,
+)
+from .fields import (
+    Field,
+    Values,
+    data_uri,
+    instant,
+    integer,
     read_usage,
     regions,
     simple,
-    write_items,
-    write_message,
     write_usage,
 )
 from .format import Format, Json
