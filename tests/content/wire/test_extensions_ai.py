@@ -328,3 +328,19 @@ def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any) -> Non
         return
     write(messages)
     Reader().feed(document if isinstance(document, dict) else {"contents": document})
+
+
+def test_results_within_results_cost_no_more_than_their_number() -> None:
+    item: dict[str, Any] = {"$type": "text", "text": "a"}
+    for _ in range(60):
+        item = {"$type": "codeInterpreterToolResult", "callId": "c", "outputs": [item]}
+    document = [{"role": "assistant", "contents": [item]}]
+    assert write(read(document)).document == document
+
+
+def test_items_nested_beyond_all_measure_are_refused() -> None:
+    item: dict[str, Any] = {"$type": "text", "text": "a"}
+    for _ in range(3000):
+        item = {"$type": "codeInterpreterToolResult", "callId": "c", "outputs": [item]}
+    with pytest.raises(ValueError):
+        read([{"role": "assistant", "contents": [item]}])

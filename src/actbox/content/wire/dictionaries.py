@@ -77,11 +77,14 @@ def contents(name: str, names: Callable[[], Names], always: bool = False) -> Fie
 
 
 def read_item(raw: Json, names: Names) -> Content:
-    """Return an item, `UnknownContent` where it is none that is known or not as it should be."""
+    """Return an item, `UnknownContent` where it is none that is known, not as it should be, or nested too deeply."""
     if isinstance(raw, Mapping):
         for kind, cls, table in names.kinds.values():
             if raw.get(names.kind) == kind:
-                found = read_part(cls, raw, table, names)
+                try:
+                    found = read_part(cls, raw, table, names)
+                except RecursionError:
+                    found = None
                 if found is not None:
                     return cast(Content, found)
     return UnknownContent(format=names.format, raw=raw)
@@ -90,9 +93,13 @@ def read_item(raw: Json, names: Names) -> Content:
 def read_part(cls: type[PartT], raw: Mapping[str, Any], table: Table, names: Names) -> PartT | None:
     """Return what an object says by a table; all else is kept. `None` where something that must be there is missing."""
     values: Values = {}
+    unread = set()
     for key, field in table.items():
         if key in raw:
-            values = {**(field.read(raw[key]) or {}), **values}
+            found = field.read(raw[key])
+            if found is None:
+                unread.add(key)
+            values = {**(found or {}), **values}
     additional = object_or_empty(raw.get(names.additional))
     ours = object_or_empty(additional.get(OURS))
     extra = {
@@ -107,7 +114,7 @@ def read_part(cls: type[PartT], raw: Mapping[str, Any], table: Table, names: Nam
         part, extra = _made(cls, values), {}
     if part is None:
         return None
-    rest = _not_said_by(part, raw, table, names)
+    rest = _not_said_by(part, raw, table, names, unread)
     left = {name: value for name, value in ours.items() if name not in extra}
     others = {name: value for name, value in additional.items() if name != OURS}
     if left or (OURS in additional and not isinstance(additional[OURS], Mapping)) or (OURS in additional and not ours):
@@ -129,7 +136,7 @@ def _made(cls: type[PartT], values: Values) -> PartT | None:
 _NEVER_EXTRA = frozenset({"type", "provider_data", "annotations", "contents"})
 
 
-def _not_said_by(part: Part, raw: Mapping[str, Any], table: Table, names: Names) -> JsonObject:
+def _not_said_by(part: Part, raw: Mapping[str, Any], table: Table, names: Names, unread: set[str]) -> JsonObject:
     """Return the fields that writing the part would not give again as they are."""
     known = {names.kind, names.additional} if isinstance(part, Item | Annotation) else {names.additional}
     rest: JsonObject = {}
@@ -145,7 +152,7 @@ def _not_said_by(part: Part, raw: Mapping[str, Any], table: Table, names: Names)
         elif field.exact:
             if field.write(part) != value or value is None:
                 rest[key] = value
-        elif field.read(value) is None or (not value and field.write(part) is None):
+        elif key in unread or (not value and field.write(part) is None):
             rest[key] = value
     return rest
 
