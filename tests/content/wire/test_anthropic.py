@@ -629,10 +629,10 @@ def test_a_citation_that_comes_late_is_kept() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "six"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": citation}},
     ]
-    text, cited = streamed(events).contents
+    (text,) = streamed(events).contents
     assert isinstance(text, TextContent)
     assert text.text == "six"
-    assert cited.annotations[0].url == "https://example.com/6"
+    assert text.annotations[0].url == "https://example.com/6"
 
 
 # What is malformed
