@@ -44,7 +44,7 @@ from .core.limits import Limits
 from .core.mounts import FileMount
 from .core.policy import Policy
 from .core.program import Program
-from .core.result import Artifact, ExecutionResult, Usage
+from .core.result import Artifact, ExecutionResult, Usage, show_in_notebooks_by
 from .core.secrets import Secret
 from .sandbox.contract import FileInfo, Files, Sandbox, Session
 from .sandbox.forks import Branches, Snapshot
@@ -108,6 +108,16 @@ __all__ = [
     "sync",
     "tool",
 ]
+
+
+def _bundle(result: ExecutionResult) -> dict[str, str]:
+    # Imported when a notebook asks: it brings in pydantic, which takes longer than all the rest.
+    from .content.notebook import bundle_of_result
+
+    return bundle_of_result(result)
+
+
+show_in_notebooks_by(_bundle)
 
 
 def __getattr__(name: str) -> Any:

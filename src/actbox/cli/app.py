@@ -259,6 +259,38 @@ def review(
 
 
 @app.command()
+def show(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A result or a transcript; `-` reads standard input.", show_default=False),
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="The format it is in; found out by its looks unless told."),
+    ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option("--html", metavar="OUT", help="Write one page of HTML that needs nothing else; `-` prints it."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the messages as one JSON document in actbox's own format.")
+    ] = False,
+) -> int:
+    """Show a result or a transcript: turns, code, output, calls of tools, pictures, errors.
+
+    FILE is what `actbox run --json` or `actbox map` wrote, or a response,
+    a request's messages or a captured stream of any provider whose format
+    is known: as one JSON document, as a document or event on each line,
+    or as server-sent events.
+
+    Nothing that a transcript holds is run or fetched.
+    """
+    from .show import show_file
+
+    return show_file(file, format=format, page=page, as_json=as_json)
+
+
+@app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:

@@ -30,6 +30,16 @@ class Message(Part):
         """What in it is text, all in one."""
         return text_of(self.contents)
 
+    def _repr_html_(self) -> str:
+        from .notebook import html_of_messages
+
+        return html_of_messages([self])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from .notebook import bundle_of_messages
+
+        return bundle_of_messages([self])
+
 
 class Update(Part):
     """A piece of a message, as a stream brings it. What it does not say was said before, or will be."""

@@ -150,6 +150,12 @@ class ExecutionResult:
                 return artifact
         raise KeyError(f"no artifact {name!r}; there are: {', '.join(a.name for a in self.artifacts) or 'none'}")
 
+    def _repr_html_(self) -> str | None:
+        return self._repr_mimebundle_().get("text/html")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return _shown_in_notebooks(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `actbox run --json` prints: plain JSON data, bytes as base64."""
         return {
@@ -171,6 +177,19 @@ class ExecutionResult:
             "sandbox": self.sandbox,
             "state_kept": self.state_kept,
         }
+
+
+def _not_shown(result: ExecutionResult) -> dict[str, str]:
+    return {}
+
+
+_shown_in_notebooks: Callable[[ExecutionResult], dict[str, str]] = _not_shown
+
+
+def show_in_notebooks_by(show: Callable[[ExecutionResult], dict[str, str]]) -> None:
+    """Have notebooks show results as what `show` returns, by media type; a room above knows how they look."""
+    global _shown_in_notebooks
+    _shown_in_notebooks = show
 
 
 # Reading the document

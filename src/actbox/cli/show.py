@@ -1,0 +1,85 @@
+"""`actbox show`: a result or a transcript of whatever provider, on the terminal, as a page, or as JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from actbox.content.transcripts import FORMATS, Transcript, read_transcript
+
+from .document import print_document
+from .exits import BROKEN_PIPE, UsageError
+from .output import to_bytes
+
+_FILE_HINT = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
+
+
+def show_file(file: str, *, format: str | None, page: str | None, as_json: bool) -> int:
+    """Show what a file holds and return the exit code; `page` is where a page of HTML goes, `-` standard output.
+
+    Raises `UsageError` for a file that cannot be read as a transcript, and a page that cannot be written.
+    """
+    if page is not None and as_json:
+        raise UsageError("--html and --json are both given", "give one of them")
+    if format is not None and format not in FORMATS:
+        raise UsageError(f"--format {format}: there is no such format", f"there are: {', '.join(FORMATS)}")
+    transcript = _read(file, format)
+    if as_json:
+        messages = [message.to_dict() for message in transcript.messages]
+        return 0 if print_document({"format": transcript.format, "messages": messages}) else BROKEN_PIPE
+    if page is not None:
+        return _write_page(transcript, "standard input" if file == "-" else Path(file).name, page)
+    return 0 if _write(_on_terminal(transcript)) else BROKEN_PIPE
+
+
+def _read(file: str, format: str | None) -> Transcript:
+    place = "standard input" if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", _FILE_HINT) from None
+    try:
+        return read_transcript(data.decode(), format=format)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text", _FILE_HINT) from None
+    except ValueError as error:
+        hint = _FILE_HINT if format is not None else "--format NAME says which format it is; " + _FILE_HINT
+        raise UsageError(f"{place}: {error}", hint) from None
+
+
+def _write_page(transcript: Transcript, title: str, page: str) -> int:
+    from actbox.content.page import html_page
+
+    written = html_page(transcript.messages, title=title)
+    if page == "-":
+        return 0 if _write(written) else BROKEN_PIPE
+    try:
+        Path(page).write_text(written, "utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {page}: {error.strerror}", "give --html a file that you can write") from None
+    print(f"wrote {page}", file=sys.stderr)
+    return 0
+
+
+def _on_terminal(transcript: Transcript) -> str:
+    from rich.console import Console
+
+    from actbox.content.terminal import TranscriptView
+
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(TranscriptView(transcript.messages))
+    return captured.get()
+
+
+def _write(text: str) -> bool:
+    """Write to standard output; return whether somebody was there to read it."""
+    view = memoryview(to_bytes(text))
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except BrokenPipeError:
+        return False
+    return True

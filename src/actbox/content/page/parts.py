@@ -1,0 +1,245 @@
+"""Each kind of item, and each step of a timeline, as HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from actbox.content.items import (
+    Annotation,
+    CodeInterpreterCall,
+    Content,
+    DataContent,
+    ErrorContent,
+    FunctionCall,
+    HostedFileContent,
+    HostedVectorStoreContent,
+    JsonObject,
+    ReasoningContent,
+    TextContent,
+    UnknownContent,
+    UriContent,
+    UsageContent,
+    arguments_from_json,
+)
+from actbox.content.render import cut
+from actbox.content.turns import (
+    Forms,
+    Part,
+    Step,
+    duration,
+    hint_of,
+    line_of,
+    outcome_in_words,
+    parts_of,
+    usage_in_words,
+)
+
+from .code import code_block
+from .files import as_text, data_block, hosted_block, json_block, uri_block, vector_store_block
+from .markup import EMPTY, Markup, element, folded, joined, text
+from .printed import SHOWN_CHARS, printed
+from .prose import link, prose
+
+_OPEN_LINES = 30
+_INLINE_CHARS = 80
+
+
+def parts_block(parts: Iterable[Part]) -> Markup:
+    """Return the parts of a turn; steps that follow one another are one timeline."""
+    shown: list[Markup] = []
+    steps: list[Step] = []
+    for part in [*parts, None]:
+        if isinstance(part, Step):
+            steps.append(part)
+            continue
+        if steps:
+            shown.append(timeline(steps))
+            steps = []
+        if part is not None:
+            shown.append(part_block(part, said=True))
+    return joined(*shown)
+
+
+def timeline(steps: Iterable[Step]) -> Markup:
+    """Return calls in their order, with what they came to and how long they took."""
+    return element("ol", *(_step(step) for step in steps), class_="steps")
+
+
+def _step(step: Step) -> Markup:
+    verdict = {True: "good", False: "bad", None: "open"}[step.success]
+    took = step.wall_ms
+    words = outcome_in_words(step)
+    outcome = element("span", text(words), class_=f"outcome {verdict}")
+    time = EMPTY if took is None else element("span", text(duration(took)), class_="took")
+    head = element("p", _title(step), outcome, time, class_="head")
+    inner = timeline(step.inner) if step.inner else EMPTY
+    return element("li", head, _inputs(step), inner, *_results(step), class_=verdict)
+
+
+def _title(step: Step) -> Markup:
+    call = step.call
+    if isinstance(call, CodeInterpreterCall):
+        lines = call.code.count("\n") + (not call.code.endswith("\n"))
+        words = f"{call.language} · {lines:,} {'line' if lines == 1 else 'lines'}"
+        tool = text(f" · {call.name}") if call.name else EMPTY
+        return element("span", element("strong", text("code")), text(f" {words}"), tool, class_="title")
+    if call is not None:
+        return element("span", element("strong", text("tool")), text(" "), element("code", text(call.name or "?")))
+    name = step.results[-1].name or step.results[-1].call_id
+    kind = "code" if step.results[-1].type == "code_interpreter_result" else "tool"
+    return element("span", element("strong", text(f"result of {kind}")), text(" "), element("code", text(name)))
+
+
+def _inputs(step: Step) -> Markup:
+    call = step.call
+    if isinstance(call, CodeInterpreterCall):
+        code = code_block(cut(call.code, SHOWN_CHARS), call.language, marked=step.error_line) if call.code else EMPTY
+        files = [item for item in call.inputs if not (isinstance(item, TextContent) or _is_code(item))]
+        return joined(code, *(part_block(item) for item in files))
+    return EMPTY if call is None else _arguments(call)
+
+
+def _is_code(item: Content) -> bool:
+    return isinstance(item, DataContent) and item.is_text
+
+
+def _arguments(call: FunctionCall) -> Markup:
+    given = call.arguments
+    if isinstance(given, str):
+        given = arguments_from_json(given)
+    if isinstance(given, str):
+        return printed(given) if given else EMPTY
+    if not given:
+        return EMPTY
+    rows = []
+    for name, value in given.items():
+        term = element("dt", text(name))
+        rows += [term, element("dd", _argument(name, value, given))]
+    return element("dl", *rows, class_="arguments")
+
+
+def _argument(name: str, value: Any, given: JsonObject) -> Markup:
+    if isinstance(value, str) and "\n" in value:
+        language = given.get("language")
+        is_code = name in ("code", "source", "program", "script")
+        said = language if isinstance(language, str) else "python"
+        return code_block(cut(value, SHOWN_CHARS), said if is_code else "", numbered=False)
+    written = json.dumps(value, ensure_ascii=False)
+    return element("code", text(written)) if len(written) <= _INLINE_CHARS else json_block(written)
+
+
+def _results(step: Step) -> list[Markup]:
+    shown = []
+    for number, result in enumerate(step.results):
+        if number:
+            shown.append(element("p", text("another result"), class_="note"))
+        parts = [part for part in parts_of(result.outputs) if not isinstance(part, UsageContent)]
+        shown += [part_block(part) for part in parts]
+    return shown
+
+
+def part_block(part: Part, *, said: bool = False) -> Markup:
+    """Return one part as HTML. `said` tells text that somebody says, in Markdown, from text that something printed."""
+    match part:
+        case Step():
+            return timeline([part])
+        case Forms():
+            return _forms(part)
+        case TextContent() if said and part.stream is None:
+            return joined(prose(part.text), _sources(part.annotations))
+        case TextContent():
+            return joined(_printed_text(part), _sources(part.annotations))
+        case ReasoningContent():
+            return _reasoning(part)
+        case DataContent():
+            return data_block(part)
+        case ErrorContent():
+            return error_block(part)
+        case UriContent():
+            return uri_block(part)
+        case HostedFileContent():
+            return hosted_block(part)
+        case HostedVectorStoreContent():
+            return vector_store_block(part)
+        case UsageContent():
+            return element("p", text(" · ".join(usage_in_words(part))), class_="note")
+        case UnknownContent():
+            return _unknown(part.format, part.raw)
+        case _:
+            return _unknown("a later version", part.to_dict())
+
+
+def _printed_text(item: TextContent) -> Markup:
+    if not item.text:
+        return EMPTY
+    if item.stream is None and item.text.lstrip()[:1] in ("{", "["):
+        return json_block(item.text)
+    return printed(item.text, stream=item.stream)
+
+
+def _forms(forms: Forms) -> Markup:
+    best, *others = forms.items
+    shown = part_block(best)
+    kinds = [(form, "text" if isinstance(form, TextContent) else form.media_type) for form in others]
+    folds = [
+        folded(
+            text(f"as {kind}"), as_text(form) if isinstance(form, DataContent) and form.is_text else part_block(form)
+        )
+        for form, kind in kinds
+    ]
+    return element("div", element("span", text("value"), class_="label"), shown, *folds, class_="labelled value")
+
+
+def _other_form(form: TextContent | DataContent) -> Markup:
+    if isinstance(form, TextContent):
+        return folded(text("as text"), part_block(form))
+    return folded(text(f"as {form.media_type}"), as_text(form) if form.is_text else part_block(form))
+
+
+def _reasoning(item: ReasoningContent) -> Markup:
+    if not item.text:
+        return element("p", text("reasoning that its provider keeps to itself"), class_="note")
+    return folded(text("reasoning"), prose(item.text), opened=item.text.count("\n") < _OPEN_LINES, kind="reasoning")
+
+
+def error_block(item: ErrorContent) -> Markup:
+    """Return an error: what happened, where, what to do about it, and the details."""
+    line = line_of(item)
+    where = element("span", text(f" · line {line}"), class_="took") if line is not None else EMPTY
+    code = element("code", text(item.code)) if item.code else EMPTY
+    head = element("p", element("strong", text("error ")), code, where, class_="head")
+    message = element("p", text(item.message), class_="message")
+    hint = hint_of(item)
+    advice = element("p", text(f"hint: {hint}"), class_="note") if hint else EMPTY
+    details = EMPTY
+    if item.details and item.details.strip() != item.message.strip():
+        lines = item.details.count("\n") + 1
+        details = folded(text("details"), printed(item.details), opened=lines <= _OPEN_LINES)
+    return element("div", head, message, details, advice, class_="error", role="group", aria_label="error")
+
+
+def _sources(annotations: tuple[Annotation, ...]) -> Markup:
+    """Name what a text refers to, each source once."""
+    named: dict[Markup, None] = {}
+    for note in annotations:
+        words = note.title or note.file_name or note.url or note.file_id or note.snippet
+        if not words:
+            continue
+        words = cut(words, 300)
+        file = f" ({note.file_id})" if note.file_id and note.file_id != words else ""
+        named[joined(link(note.url, words) if note.url else text(words), text(file))] = None
+    if not named:
+        return EMPTY
+    return element("ul", *(element("li", name) for name in named), class_="sources", aria_label="sources")
+
+
+def _unknown(format: str, raw: Any) -> Markup:
+    kind = raw.get("type") if isinstance(raw, dict) else None
+    words = f"an item of {format or 'unknown format'} that is not known here" + (f": {kind}" if kind else "")
+    try:
+        written = json.dumps(raw, indent=2, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):
+        written = repr(raw)
+    return folded(text(cut(words, 200)), code_block(cut(written, SHOWN_CHARS), "json", numbered=False), kind="unknown")

@@ -1,0 +1,89 @@
+"""What people and models write: Markdown, without anything in it that could be markup, or be fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+
+from actbox.content.safe_text import visible, without_turns
+
+from .code import code_block
+from .markup import PICTURE_URI, Markup, element, text
+
+MARKDOWN_CHARS = 200_000
+"""Longer text is shown as it is."""
+
+_TITLE_LEVELS = 3
+"""A heading of a message's lies below the page's title and its turn's."""
+
+
+def prose(source: str) -> Markup:
+    """Return Markdown as HTML. A heading ranks below those of the page; a picture by URL becomes a link."""
+    if len(source) > MARKDOWN_CHARS:
+        return element("div", text(source), class_="prose plain")
+    return element("div", Markup(_MARKDOWN.render(without_turns(visible(source)))), class_="prose")
+
+
+def is_web_link(url: str) -> bool:
+    """Return whether a URL may be a link: one on the web, so that following it runs nothing and reads no file."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme.lower() in ("http", "https") and bool(parts.netloc) and url.isprintable()
+
+
+def link(url: str, words: str) -> Markup:
+    """Return a link where the URL may be one, else the words and the URL as text."""
+    if is_web_link(url):
+        return element("a", text(words), href=url, rel="noopener noreferrer nofollow")
+    return text(words if words == url else f"{words} ({url})")
+
+
+def _heading(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    level = min(6, int(tokens[place].tag[1:]) + _TITLE_LEVELS - 1)
+    return f"<{'/' if tokens[place].nesting < 0 else ''}h{level}>"
+
+
+def _fence(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    words = tokens[place].info.split()
+    return code_block(tokens[place].content, words[0] if words else "", numbered=False)
+
+
+def _image(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    token = tokens[place]
+    url = str(token.attrGet("src") or "")
+    named = token.content or "picture"
+    if PICTURE_URI.fullmatch(url):
+        return element("img", src=url, alt=named)
+    return text(f"[{named}]") if url.startswith("data:") else link(url, f"[{named}]")
+
+
+def _link_open(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
+    if not is_web_link(str(tokens[place].attrGet("href") or "")):
+        return "<a>"  # one to data, which only pictures may have
+    tokens[place].attrSet("rel", "noopener noreferrer nofollow")
+    return str(renderer.renderToken(tokens, place, options, env))
+
+
+def _made() -> MarkdownIt:
+    made = MarkdownIt("js-default", {"html": False, "linkify": False, "typographer": False})
+    made.validateLink = lambda url: is_web_link(url) or url.startswith("data:image/")  # type: ignore[method-assign]
+    for name, rule in (
+        ("heading_open", _heading),
+        ("heading_close", _heading),
+        ("fence", _fence),
+        ("code_block", _fence),
+        ("image", _image),
+        ("link_open", _link_open),
+    ):
+        made.add_render_rule(name, rule)
+    return made
+
+
+_MARKDOWN = _made()

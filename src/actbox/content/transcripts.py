@@ -1,0 +1,291 @@
+"""From the text of a file to messages: whatever a provider or actbox itself wrote there, found out by its looks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actbox.core.result import ExecutionResult
+
+from .messages import Message, Update
+from .results import content_from_result
+from .streaming import messages_from_updates
+from .wire.format import Format, StreamReader
+from .wire.formats import NAMES, detect, find_format
+
+RESULT = "result"
+"""The format's name where a file holds results as `actbox run --json` and `actbox map` write them."""
+
+FORMATS = (*NAMES, RESULT)
+
+_SAMPLE = 200
+"""Events that are looked at to find out of which format's streams they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What a file holds: messages in their order, and the name of the format that it is written in."""
+
+    messages: tuple[Message, ...]
+    format: str
+
+    def _repr_html_(self) -> str:
+        from .notebook import html_of_messages
+
+        return html_of_messages(self.messages)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from .notebook import bundle_of_messages
+
+        return bundle_of_messages(self.messages)
+
+
+def read_transcript(text: str, *, format: str | None = None) -> Transcript:
+    """Return the messages of a transcript.
+
+    `text` is one JSON document (a response, a request's messages, a result of `actbox run --json`, a notebook), or has
+    such a document or an event of a stream on each line (JSON lines), or is a stream of server-sent events as it was
+    captured. The format is found out where `format` does not name it. Raises `ValueError`, with the line, for what is
+    not JSON, and with the names of the formats for what looks like none of them; `KeyError` for a name that is none.
+    """
+    if format not in (None, *FORMATS):
+        raise KeyError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise ValueError("there is nothing in it")
+    if _SSE.match(text):
+        return _read_values(list(_server_sent(text)), format, as_stream=True)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as whole:
+        lines = text.splitlines()
+        if len(lines) == 1 or not _begins_with_json(lines):
+            raise ValueError(_not_json(whole)) from None
+        return _read_values([_Value(line, number) for number, line in _lines(lines)], format)
+    if isinstance(document, list) and document and _says_events(document, format):
+        return _read_values([_Value(value, None) for value in document], format)
+    return _read_document(document, format)
+
+
+# Taking the text apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    json: Any
+    line: int | None
+    event: str | None = None
+    """What the stream called the event, where it is server-sent."""
+
+    @property
+    def place(self) -> str:
+        return "" if self.line is None else f"line {self.line}: "
+
+
+_SSE = re.compile(r"\s*(?:(?:data|event|id|retry):|:[^\n]*\n(?:data|event):)")
+
+
+def _begins_with_json(lines: list[str]) -> bool:
+    """Return whether the first line that is not empty is a whole document, so that the lines are JSON lines."""
+    first = next(line for line in lines if line.strip())
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _lines(lines: list[str]) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number} is not JSON: {_reason(error)}") from None
+
+
+def _server_sent(text: str) -> Iterator[_Value]:
+    """Yield the data of each event. Empty lines between them, which captures often lack, are not needed."""
+    event: str | None = None
+    begun: list[str] = []
+    begun_at = 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        name, colon, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line.strip():
+            if begun:
+                raise ValueError(f"line {begun_at} is not JSON: the data of this event make no document")
+            event = None
+        elif name == "event" and colon:
+            event = value.strip()
+        elif name == "data" and colon:
+            if not begun:
+                begun_at = number
+            begun.append(value)
+            whole = "\n".join(begun)
+            if whole.strip() == "[DONE]":
+                begun = []
+                continue
+            try:
+                document = json.loads(whole)
+            except (ValueError, RecursionError):
+                continue  # the next line of data may complete it
+            yield _Value(document, begun_at, event)
+            begun = []
+        elif name not in ("", "id", "retry"):
+            raise ValueError(f"line {number} is no line of server-sent events: it begins with {line[:20]!r}")
+
+
+def _not_json(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno} is not JSON: {_reason(error)}"
+    return f"it is not JSON: {_reason(error)}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (column {error.colno})"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+# Finding out what it is
+
+
+def _read_document(document: Any, format: str | None, place: str = "") -> Transcript:
+    if format in (None, RESULT, "actbox") and _is_result(document):
+        return Transcript((_message_of_result(document, place),), RESULT)
+    if format == RESULT:
+        raise ValueError(f"{place}this is no result as `actbox run --json` prints it")
+    found = detect(document) if format is None else find_format(format)
+    if found is None:
+        raise ValueError(_of_none(place))
+    return Transcript(tuple(_read(found, document, place)), found.name)
+
+
+def _read(format: Format, document: Any, place: str) -> list[Message]:
+    try:
+        return format.read(document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{place}this cannot be read as {format.title} ({format.name}): {error}") from error
+
+
+def _of_none(place: str) -> str:
+    return f"{place}this looks like none of the formats: {', '.join(FORMATS)}"
+
+
+def _is_result(document: Any) -> bool:
+    return isinstance(document, Mapping) and {"exit_code", "stdout", "stderr"} <= document.keys()
+
+
+def _message_of_result(document: Mapping[str, Any], place: str) -> Message:
+    try:
+        result = ExecutionResult.from_dict(document)
+    except ValueError as error:
+        raise ValueError(f"{place}{error}") from None
+    name = document.get("id")
+    call_id = "run" if name is None else f"run {name}"
+    return Message(role="assistant", contents=tuple(content_from_result(result, call_id=call_id)))
+
+
+def _says_events(values: Sequence[Any], format: str | None) -> bool:
+    found = _format_of_events(values, format)
+    return found is not None and found.looks_like(list(values)) == 0
+
+
+def _format_of_events(values: Sequence[Any], format: str | None) -> Format | None:
+    """Return the format of whose streams most of the values are events; `None` where hardly any is one."""
+    sample = values[:_SAMPLE]
+    best, most = None, 0
+    for name in NAMES if format is None else [format] if format in NAMES else []:
+        candidate = find_format(name)
+        if candidate.is_event is None or candidate.stream is None:
+            continue
+        count = sum(1 for value in sample if candidate.is_event(value))
+        if count > most:
+            best, most = candidate, count
+    return best if 2 * most > len(sample) else None
+
+
+def _read_values(values: Sequence[_Value], format: str | None, *, as_stream: bool = False) -> Transcript:
+    if format in (None, RESULT, "actbox") and values and all(_is_result(value.json) for value in values):
+        return Transcript(tuple(_message_of_result(value.json, value.place) for value in values), RESULT)
+    plain = [value.json for value in values]
+    if as_stream:
+        values = _named(values, format)
+    events = _format_of_events([value.json for value in values], format)
+    # A value may be both, as where a piece of a stream looks like a message. What pieces give it away is that several
+    # come in a row from the one who answers.
+    if events is not None and not as_stream:
+        whole = detect(plain) if format is None else events
+        if whole is not None and whole.looks_like(plain) > 0:
+            messages = _read_or_none(whole, plain)
+            if messages is not None and (whole is not events or not _in_pieces(messages)):
+                return Transcript(tuple(messages), whole.name)
+    if events is not None and events.stream is not None:
+        return Transcript(tuple(_from_stream(events, values)), events.name)
+    return _read_documents(values, format)
+
+
+def _named(values: Sequence[_Value], format: str | None) -> list[_Value]:
+    """Return the values of a stream with their event's name in them, where events of the format are written so."""
+    named = [
+        value if value.event is None else _Value({"event": value.event, "data": value.json}, value.line)
+        for value in values
+    ]
+    bare = _format_of_events([value.json for value in values], format)
+    return list(values) if bare is not None or _format_of_events([v.json for v in named], format) is None else named
+
+
+def _read_or_none(format: Format, documents: list[Any]) -> list[Message] | None:
+    try:
+        return format.read(documents)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _in_pieces(messages: Sequence[Message]) -> bool:
+    return any(
+        before.role == after.role == "assistant" and before.id == after.id and before.response_id == after.response_id
+        for before, after in itertools.pairwise(messages)
+    )
+
+
+def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
+    """Return what the events come to; documents between them, such as a request's messages, are messages before."""
+    assert format.stream is not None and format.is_event is not None
+    messages: list[Message] = []
+    updates: list[Update] = []
+    reader: StreamReader | None = None
+    for value in values:
+        if not format.is_event(value.json) and format.looks_like(value.json) > 0:
+            messages += messages_from_updates(updates)
+            messages += _read(format, value.json, value.place)
+            updates, reader = [], None
+            continue
+        if not isinstance(value.json, Mapping):
+            raise ValueError(f"{value.place}this is no event of a stream of {format.title}, but {value.json!r:.40}")
+        reader = reader or format.stream()
+        try:
+            updates += reader.feed(value.json)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{value.place}this cannot be read as an event of {format.title}: {error}") from error
+    return messages + messages_from_updates(updates)
+
+
+def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
+    """Read a document on each line: messages of one conversation, or responses each by itself."""
+    plain = [value.json for value in values]
+    if format is not None and format != RESULT:
+        messages = _read_or_none(find_format(format), plain)
+        if messages is not None and find_format(format).looks_like(plain) > 0:
+            return Transcript(tuple(messages), format)
+    elif format is None and (found := detect(plain)) is not None:
+        return Transcript(tuple(_read(found, plain, "")), found.name)
+    each = [_read_document(value.json, format, value.place) for value in values]
+    names = list(dict.fromkeys(transcript.format for transcript in each))
+    messages = [message for transcript in each for message in transcript.messages]
+    return Transcript(tuple(messages), ", ".join(names))
