@@ -137,7 +137,8 @@ class _View:
             yield from self._data(best)
             if self._pictures is not None:
                 return
-        yield Text.assemble(("value ", "dim"), printed(plain.text if _is_readable(plain) else _size_of(plain)))
+        shown = printed(plain.text if _is_readable(plain) else _size_of(plain))
+        yield Text.assemble(("value\n" if "\n" in shown.plain else "value ", "dim"), shown)
 
     def _data(self, item: DataContent) -> Iterator[RenderableType]:
         bare = bare_media_type(item.media_type)

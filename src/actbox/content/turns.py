@@ -37,6 +37,7 @@ class Step:
     call: Call | None = None
     results: list[Result] = field(default_factory=list)
     inner: list[Step] = field(default_factory=list)
+    measured_ms: float | None = None
 
     @property
     def success(self) -> bool | None:
@@ -53,7 +54,7 @@ class Step:
             wall = result.provider_data.get("actbox", {}).get("wall_ms")
             if isinstance(wall, int | float):
                 return float(wall)
-        return None
+        return self.measured_ms
 
     @property
     def error_line(self) -> int | None:
@@ -106,9 +107,18 @@ def turns_of(messages: Iterable[Message]) -> list[Turn]:
                     taken = True
             else:
                 turn.parts.append(part)
+        _note_duration(turn, steps)
         if turn.parts or turn.usage or not taken:
             turns.append(turn)
     return turns
+
+
+def _note_duration(turn: Turn, steps: _Steps) -> None:
+    """Say how long a program took where the usage of its message is of nothing else, as it is in results of ours."""
+    results = [item for item in turn.message.contents if isinstance(item, CodeInterpreterResult)]
+    walls = [usage.counts["wall_ms"] for usage in turn.usage if usage.counts.get("wall_ms")]
+    if len(results) == len(walls) == 1:
+        steps.of(results[0]).measured_ms = float(walls[0])
 
 
 class _Steps:
@@ -127,6 +137,10 @@ class _Steps:
                 caller.inner.append(step)
                 return None
         return step
+
+    def of(self, result: Result) -> Step:
+        """Return the step of a result that was taken."""
+        return self._by_id[isinstance(result, CodeInterpreterResult), result.call_id]
 
     def returned(self, result: Result) -> Step | None:
         """Return a new step for a result without a call; `None` where it is part of that of its call."""

@@ -28,6 +28,7 @@ _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "im
 _TABLE_ROWS, _TABLE_COLUMNS = 50, 30
 _FOLDED_LINES = 12
 _JSON_CHARS = 20_000
+_JSON_LINE = 100
 
 
 def data_block(item: DataContent) -> Markup:
@@ -96,7 +97,7 @@ def _saved(item: DataContent) -> Markup:
 
 
 def _table(item: DataContent, bare: str) -> Markup:
-    lines = io.StringIO(visible_head(item.text))
+    lines = io.StringIO(_head_of(item.text))
     try:
         rows = list(csv.reader(lines, delimiter="," if bare == "text/csv" else "\t"))
     except csv.Error:
@@ -105,14 +106,14 @@ def _table(item: DataContent, bare: str) -> Markup:
     if not rows:
         return EMPTY
     head, *body = rows
-    shown = [[text(cell) for cell in row[:_TABLE_COLUMNS]] for row in body[:_TABLE_ROWS]]
-    header = element("tr", *(element("th", text(cell), scope="col") for cell in head[:_TABLE_COLUMNS]))
-    table = element(
-        "table",
-        element("thead", header),
-        element("tbody", *(element("tr", *(element("td", cell) for cell in row)) for row in shown)),
-    )
-    total = item.data.count(b"\n") - (not item.data.endswith(b"\n")) * -1 - 1
+    numbers = [_is_number(cell) for cell in (body or [[]])[0]]
+    header = element("tr", *(_cell("th", cell, place, numbers) for place, cell in enumerate(head[:_TABLE_COLUMNS])))
+    shown = [
+        element("tr", *(_cell("td", cell, place, numbers) for place, cell in enumerate(row[:_TABLE_COLUMNS])))
+        for row in body[:_TABLE_ROWS]
+    ]
+    table = element("table", element("thead", header), element("tbody", *shown))
+    total = item.data.rstrip(b"\n").count(b"\n")
     note = EMPTY
     if total > _TABLE_ROWS:
         note = element("p", text(f"{_TABLE_ROWS} of {total:,} rows"), class_="note")
@@ -120,14 +121,27 @@ def _table(item: DataContent, bare: str) -> Markup:
     return joined(scrolled, note)
 
 
-def visible_head(value: str) -> str:
+def _cell(tag: str, cell: str, place: int, numbers: list[bool]) -> Markup:
+    is_number = place < len(numbers) and numbers[place]
+    return element(tag, text(cell), class_="number" if is_number else None, scope="col" if tag == "th" else None)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _head_of(value: str) -> str:
     """Return the beginning of a long text, so much as a table may show."""
     return "".join(value.splitlines(keepends=True)[: _TABLE_ROWS + 1])[:SHOWN_CHARS]
 
 
 def json_block(source: str) -> Markup:
-    """Return JSON, indented where it is JSON that is not too long."""
-    if len(source) <= _JSON_CHARS:
+    """Return JSON, indented where it is JSON that is neither short nor too long."""
+    if _JSON_LINE < len(source) <= _JSON_CHARS:
         try:
             source = json.dumps(json.loads(source), indent=2, ensure_ascii=False)
         except (ValueError, RecursionError):
