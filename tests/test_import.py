@@ -12,8 +12,8 @@ import actbox
 from tests.conftest import engine_check
 
 HEAVY = (
-    *("pydantic", "pydantic_ai", "numpy", "pandas", "matplotlib", "rich", "typer", "markdown_it", "ctypes"),
-    *("h11", "cryptography"),
+    *("pydantic", "pydantic_ai", "numpy", "pandas", "matplotlib", "rich", "typer", "markdown_it", "pygments"),
+    *("ctypes", "h11", "cryptography"),
 )
 
 
@@ -21,6 +21,17 @@ def test_importing_brings_in_nothing_heavy() -> None:
     code = f"import sys, actbox\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_result_knows_how_it_looks_in_a_notebook_and_brings_in_what_that_takes_only_then() -> None:
+    code = (
+        "import sys, actbox\n"
+        "result = actbox.ExecutionResult(stdout='hello')\n"
+        "before = 'pydantic' in sys.modules\n"
+        "print(before, 'hello' in result._repr_html_(), sorted(result._repr_mimebundle_()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False True ['text/html', 'text/plain']"
 
 
 def test_the_review_is_there_when_it_is_used_and_not_before() -> None:

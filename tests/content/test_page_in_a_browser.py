@@ -29,7 +29,6 @@ from actbox.content import (
 from actbox.content.page import html_page
 from actbox.content.results import content_from_result
 from actbox.content.wire.formats import NAMES, find_format
-
 from tests.content.browser import CHROMIUM, MISSING, Browser
 from tests.content.formats_here import is_here
 from tests.content.matrix import TRANSCRIPT

@@ -62,12 +62,14 @@ def read_transcript(text: str, *, format: str | None = None) -> Transcript:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as whole:
-        lines = text.splitlines()
-        if len(lines) == 1 or not _begins_with_json(lines):
+        lines = text.split("\n")  # others that end a line may be within JSON text
+        if len(lines) == 1 or not _begin_with_json(lines):
             raise ValueError(_not_json(whole)) from None
         return _read_values([_Value(line, number) for number, line in _lines(lines)], format)
-    if isinstance(document, list) and document and _says_events(document, format):
-        return _read_values([_Value(value, None) for value in document], format)
+    values = document if isinstance(document, list) else [document]
+    # One object may be the only event of a stream; a list of events may also be one of messages.
+    if _format_of_events(values, format) is not None and (values is document or _find(document, format) is None):
+        return _read_values([_Value(value, None) for value in values], format)
     return _read_document(document, format)
 
 
@@ -86,10 +88,11 @@ class _Value:
         return "" if self.line is None else f"line {self.line}: "
 
 
-_SSE = re.compile(r"\s*(?:(?:data|event|id|retry):|:[^\n]*\n(?:data|event):)")
+_SSE = re.compile(r"\s*(?:data|event|id|retry)?:")  # no JSON begins so
+_SSE_LINES = re.compile(r"\r\n|\n|\r")
 
 
-def _begins_with_json(lines: list[str]) -> bool:
+def _begin_with_json(lines: list[str]) -> bool:
     """Return whether the first line that is not empty is a whole document, so that the lines are JSON lines."""
     first = next(line for line in lines if line.strip())
     try:
@@ -113,7 +116,7 @@ def _server_sent(text: str) -> Iterator[_Value]:
     event: str | None = None
     begun: list[str] = []
     begun_at = 0
-    for number, line in enumerate([*text.splitlines(), ""], 1):
+    for number, line in enumerate([*_SSE_LINES.split(text), ""], 1):
         name, colon, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line.strip():
@@ -160,10 +163,16 @@ def _read_document(document: Any, format: str | None, place: str = "") -> Transc
         return Transcript((_message_of_result(document, place),), RESULT)
     if format == RESULT:
         raise ValueError(f"{place}this is no result as `actbox run --json` prints it")
-    found = detect(document) if format is None else find_format(format)
+    found = detect(document) if format is None else find_format(format)  # one that was named is tried in any case
     if found is None:
         raise ValueError(_of_none(place))
     return Transcript(tuple(_read(found, document, place)), found.name)
+
+
+def _find(document: Any, format: str | None) -> Format | None:
+    """Return the format that a document is of, or the one that was named if it may be of that; `None` otherwise."""
+    found = detect(document) if format is None else find_format(format)
+    return found if found is not None and found.looks_like(document) > 0 else None
 
 
 def _read(format: Format, document: Any, place: str) -> list[Message]:
@@ -191,11 +200,6 @@ def _message_of_result(document: Mapping[str, Any], place: str) -> Message:
     return Message(role="assistant", contents=tuple(content_from_result(result, call_id=call_id)))
 
 
-def _says_events(values: Sequence[Any], format: str | None) -> bool:
-    found = _format_of_events(values, format)
-    return found is not None and found.looks_like(list(values)) == 0
-
-
 def _format_of_events(values: Sequence[Any], format: str | None) -> Format | None:
     """Return the format of whose streams most of the values are events; `None` where hardly any is one."""
     sample = values[:_SAMPLE]
@@ -220,8 +224,8 @@ def _read_values(values: Sequence[_Value], format: str | None, *, as_stream: boo
     # A value may be both, as where a piece of a stream looks like a message. What pieces give it away is that several
     # come in a row from the one who answers.
     if events is not None and not as_stream:
-        whole = detect(plain) if format is None else events
-        if whole is not None and whole.looks_like(plain) > 0:
+        whole = _find(plain, format)
+        if whole is not None:
             messages = _read_or_none(whole, plain)
             if messages is not None and (whole is not events or not _in_pieces(messages)):
                 return Transcript(tuple(messages), whole.name)
@@ -279,13 +283,10 @@ def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
 def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
     """Read a document on each line: messages of one conversation, or responses each by itself."""
     plain = [value.json for value in values]
-    if format is not None and format != RESULT:
-        messages = _read_or_none(find_format(format), plain)
-        if messages is not None and find_format(format).looks_like(plain) > 0:
-            return Transcript(tuple(messages), format)
-    elif format is None and (found := detect(plain)) is not None:
-        return Transcript(tuple(_read(found, plain, "")), found.name)
+    if format != RESULT and (found := _find(plain, format)) is not None:
+        messages = _read_or_none(found, plain)
+        if messages is not None:
+            return Transcript(tuple(messages), found.name)
     each = [_read_document(value.json, format, value.place) for value in values]
     names = list(dict.fromkeys(transcript.format for transcript in each))
-    messages = [message for transcript in each for message in transcript.messages]
-    return Transcript(tuple(messages), ", ".join(names))
+    return Transcript(tuple(message for transcript in each for message in transcript.messages), ", ".join(names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
@@ -52,9 +53,9 @@ def _rows(code: str, language: str) -> list[str]:
     if len(code) > HIGHLIGHTED_CHARS:
         return [html.escape(line) for line in code.split("\n")]
     rows = [""]
-    for kind, value in _lexer(language).get_tokens(code):
-        name = _kind(kind)
-        first, *others = value.split("\n")
+    words = ((_kind(kind), value) for kind, value in _lexer(language).get_tokens(code))
+    for name, alike in itertools.groupby(words, key=lambda word: word[0]):
+        first, *others = "".join(value for _, value in alike).split("\n")
         rows[-1] += _span(name, first)
         rows += [_span(name, piece) for piece in others]
     return rows

@@ -1,0 +1,113 @@
+"""`actbox show` shows files of many formats on the terminal, as a page, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from actbox import ErrorInfo, ErrorKind, ExecutionResult
+from actbox.cli.app import run_app
+from actbox.content import Message, TextContent
+from actbox.content.transcripts import read_transcript
+from tests.content.formats_here import only_those_here
+
+
+@pytest.fixture(autouse=True)
+def formats_here(monkeypatch):
+    only_those_here(monkeypatch)
+
+
+@pytest.fixture
+def transcript(tmp_path):
+    path = tmp_path / "talk.jsonl"
+    messages = [
+        Message(role=role, contents=(TextContent(text=text),)) for role, text in (("user", "hi"), ("tool", "ho"))
+    ]
+    path.write_text("".join(json.dumps(message.to_dict()) + "\n" for message in messages))
+    return str(path)
+
+
+def test_a_transcript_is_shown_on_the_terminal(capfd, transcript):
+    assert run_app(["show", transcript]) == 0
+    text = capfd.readouterr().out
+    assert "user" in text and "hi" in text and "ho" in text
+
+
+def test_a_failed_result_is_shown_and_showing_it_is_no_failure(capfd, tmp_path):
+    error = ErrorInfo(kind=ErrorKind.RUNTIME, type="KeyError", message="'x'", line=3)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(ExecutionResult(stdout="\x1b[2Jhi", exit_code=1, error=error).to_dict()))
+    assert run_app(["show", str(path)]) == 0
+    text = capfd.readouterr().out
+    assert "KeyError" in text and "line 3" in text and "^[[2Jhi" in text
+
+
+def test_what_run_prints_as_json_can_be_shown(actbox, on_one_engine):
+    done = actbox("run", "-c", "print('hello')", "--json", *on_one_engine)
+    assert b"hello" in actbox("show", "-", "--format", "result", input=done.stdout).stdout
+
+
+def test_the_page_goes_to_a_file(capfd, transcript, tmp_path):
+    assert run_app(["show", transcript, "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!doctype html>") and "<title>talk.jsonl</title>" in page and "ho" in page
+    out, err = capfd.readouterr()
+    assert out == "" and "page.html" in err
+
+
+def test_the_page_goes_to_standard_output(capfd, transcript):
+    assert run_app(["show", transcript, "--html", "-"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("<!doctype html>") and err == ""
+
+
+def test_json_is_in_a_format_that_can_be_shown_again(capfd, transcript):
+    assert run_app(["show", transcript, "--json"]) == 0
+    text = capfd.readouterr().out
+    assert json.loads(text)["format"] == "actbox"
+    with open(transcript) as file:
+        assert read_transcript(text).messages == read_transcript(file.read()).messages
+
+
+def test_standard_input_is_read(actbox):
+    message = Message(contents=(TextContent(text="from a pipe"),))
+    done = actbox("show", "-", "--format", "actbox", input=json.dumps(message.to_dict()).encode())
+    assert done.returncode == 0 and b"from a pipe" in done.stdout
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--html", "-"]])
+def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(transcript, how):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "actbox", "show", transcript, "--format", "actbox", *how]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False)
+    finally:
+        os.close(write)
+    assert done.returncode == 141 and done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said"),
+    [
+        (None, [], "cannot read"),
+        (b"{", [], "line 1 is not JSON"),
+        (b"{}\n\xff", [], "line 2: byte 0xff is not UTF-8"),
+        (b'{"a": 1}', [], "none of the formats"),
+        (b'{"a": 1}', ["--format", "antropic"], "no such format"),
+        (b'{"a": 1}', ["--format", "result"], "no result"),
+        (b'{"contents": []}', ["--json", "--html", "-"], "both given"),
+        (b'{"contents": []}', ["--html", "/no/such/folder/page.html"], "cannot write"),
+    ],
+)
+def test_an_error_of_use_says_what_and_what_to_do(capfd, tmp_path, content, arguments, said):
+    path = tmp_path / "given.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert run_app(["show", str(path), *arguments]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and said in err and "hint: " in err
