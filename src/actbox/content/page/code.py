@@ -45,7 +45,7 @@ def code_block(code: str, language: str, *, numbered: bool = True, marked: int |
     # Each line ends with a newline of its own, so that what is copied has them.
     inner = Markup("\n".join(shown))
     block = element("code", inner, class_="numbered" if numbered else None)
-    return element("pre", block, class_="code", tabindex="0", aria_label=f"{language} code" if language else "code")
+    return element("pre", block, class_="code", tabindex="0", role="group", aria_label=f"{language} code".strip())
 
 
 def _rows(code: str, language: str) -> list[str]:

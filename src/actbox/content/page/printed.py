@@ -15,7 +15,9 @@ def printed(value: str, *, stream: str | None = None) -> Markup:
     """Return output as HTML; output on standard error is marked, in words as well as by colour."""
     body = joined(*(_run(piece, look) for piece, look in runs_of(cut(value, SHOWN_CHARS).removesuffix("\n"))))
     name = "standard error" if stream == "stderr" else "output"
-    block = element("pre", body, class_=f"out {stream}" if stream else "out", tabindex="0", aria_label=name)
+    block = element(
+        "pre", body, class_=f"out {stream}" if stream else "out", tabindex="0", role="group", aria_label=name
+    )
     if stream != "stderr":
         return block
     return element("div", element("span", text("stderr"), class_="label"), block, class_="labelled bad")
