@@ -357,6 +357,11 @@ def test_what_is_huge_is_cut(item):
     assert len(html_fragment([Message(contents=(item,))])) < 8_000_000
 
 
+@pytest.mark.parametrize("source", ["[" * 190_000, "[a](" * 45_000, "- a\n" * 45_000, "`a" * 90_000, "> " * 90_000])
+def test_text_that_is_hard_to_read_as_markdown_is_shown_as_it_is(source):
+    assert "prose plain" in html_fragment([Message(contents=(TextContent(text=source),))])
+
+
 def test_a_long_system_message_is_folded_and_an_empty_message_says_so():
     assert shown(TextContent(text="rule " * 1000), role="system").all("details")
     assert "(empty)" in shown().text

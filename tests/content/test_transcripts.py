@@ -64,6 +64,12 @@ def test_a_line_separator_within_json_text_ends_no_line():
     assert read_transcript(text).messages == tuple(said)
 
 
+def test_lines_in_a_row_with_the_same_id_are_pieces_of_one_message():
+    pieces = [Message(id="m", contents=(TextContent(text=text),)) for text in ("forty-", "two")]
+    texts = [message.text for message in read_transcript(lines([QUESTION, *pieces, QUESTION])).messages]
+    assert texts == ["six times seven?", "forty-two", "six times seven?"]
+
+
 def test_the_events_of_a_stream_come_to_one_message():
     expected = Message(contents=(TextContent(text="forty-two"),))
     for text in (lines(PIECES), json.dumps([piece.to_dict() for piece in PIECES])):

@@ -13,7 +13,7 @@ from actbox.core.result import ExecutionResult
 
 from .messages import Message, Update
 from .results import content_from_result
-from .streaming import messages_from_updates
+from .streaming import coalesce, messages_from_updates
 from .wire.format import Format, StreamReader
 from .wire.formats import NAMES, detect, find_format
 
@@ -225,10 +225,10 @@ def _read_values(values: Sequence[_Value], format: str | None, *, as_stream: boo
     # come in a row from the one who answers.
     if events is not None and not as_stream:
         whole = _find(plain, format)
-        if whole is not None:
+        if whole is not None and (whole is events or events.looks_like(plain) > 0):
             messages = _read_or_none(whole, plain)
             if messages is not None and (whole is not events or not _in_pieces(messages)):
-                return Transcript(tuple(messages), whole.name)
+                return Transcript(tuple(_joined(messages)), whole.name)
     if events is not None and events.stream is not None:
         return Transcript(tuple(_from_stream(events, values)), events.name)
     return _read_documents(values, format)
@@ -256,6 +256,21 @@ def _in_pieces(messages: Sequence[Message]) -> bool:
         before.role == after.role == "assistant" and before.id == after.id and before.response_id == after.response_id
         for before, after in itertools.pairwise(messages)
     )
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    """Return messages, those that follow one another with the same id as the one that they are pieces of."""
+    joined: list[Message] = []
+    for message in messages:
+        before = joined[-1] if joined else None
+        if before is not None and message.id is not None and (before.id, before.role) == (message.id, message.role):
+            said = {name: getattr(message, name) for name in message.model_fields_set if name != "provider_data"}
+            said["contents"] = coalesce((*before.contents, *message.contents))
+            said["provider_data"] = {**before.provider_data, **message.provider_data}
+            joined[-1] = before.model_copy(update=said)
+        else:
+            joined.append(message)
+    return joined
 
 
 def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
@@ -286,7 +301,7 @@ def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
     if format != RESULT and (found := _find(plain, format)) is not None:
         messages = _read_or_none(found, plain)
         if messages is not None:
-            return Transcript(tuple(messages), found.name)
+            return Transcript(tuple(_joined(messages)), found.name)
     each = [_read_document(value.json, format, value.place) for value in values]
     names = list(dict.fromkeys(transcript.format for transcript in each))
     return Transcript(tuple(message for transcript in each for message in transcript.messages), ", ".join(names))

@@ -15,8 +15,8 @@ from actbox.content.safe_text import visible, without_turns
 from .code import code_block
 from .markup import PICTURE_URI, Markup, element, text
 
-MARKDOWN_CHARS = 200_000
-"""Longer text is shown as it is."""
+MARKDOWN_CHARS = 50_000
+"""Longer text is shown as it is: to read some texts, such as very many brackets, takes the square of their length."""
 
 _TITLE_LEVELS = 3
 """A heading of a message's lies below the page's title and its turn's."""
