@@ -178,6 +178,12 @@ def test_a_result_without_a_call_and_a_second_result_are_shown_too():
         assert words in page.text
 
 
+def test_a_result_within_a_result_is_shown_as_one():
+    inner = CodeInterpreterResult(call_id="i", outputs=(TextContent(text="deep"),), exit_code=2)
+    page = shown(FunctionResult(call_id="f", outputs=(inner,)))
+    assert "deep" in page.text and "exit code 2" in page.text and "not known here" not in page.text
+
+
 def test_what_a_program_calls_is_within_its_step_with_how_long_it_took():
     call = CodeInterpreterCall(call_id="c", inputs=(code_content("f()"),))
     inner = FunctionCall(call_id="i", name="look_up", called_by="c")

@@ -86,6 +86,12 @@ def test_turns_code_output_and_errors_are_shown():
         assert said in text
 
 
+def test_a_result_within_a_result_is_shown_as_one():
+    inner = CodeInterpreterResult(call_id="i", outputs=(TextContent(text="deep"),), exit_code=2)
+    text = words(shown(FunctionResult(call_id="f", outputs=(inner,))))
+    assert "deep" in text and "exit code 2" in text
+
+
 def test_colours_of_output_stay_and_nothing_else_of_it_acts():
     text = shown(TextContent(text="\x1b[31mred\x1b[0m\x1b[2J\x1b]0;title\x07\x9b5n\x1b[8mseen\x1b[0m", stream="stdout"))
     assert "\x1b[31mred" in text

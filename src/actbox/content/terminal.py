@@ -18,10 +18,12 @@ from rich.text import Text
 from .ansi import Look, runs_of
 from .items import (
     CodeInterpreterCall,
+    CodeInterpreterResult,
     Content,
     DataContent,
     ErrorContent,
     FunctionCall,
+    FunctionResult,
     HostedFileContent,
     HostedVectorStoreContent,
     ReasoningContent,
@@ -112,6 +114,10 @@ class _View:
                 yield from _error(part)
             case DataContent():
                 yield from self._data(part)
+            case CodeInterpreterCall() | FunctionCall():
+                yield from self._step(Step(part))
+            case CodeInterpreterResult() | FunctionResult():
+                yield from self._step(Step(results=[part]))
             case _:
                 yield _named(part)
 

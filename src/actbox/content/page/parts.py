@@ -9,10 +9,12 @@ from typing import Any
 from actbox.content.items import (
     Annotation,
     CodeInterpreterCall,
+    CodeInterpreterResult,
     Content,
     DataContent,
     ErrorContent,
     FunctionCall,
+    FunctionResult,
     HostedFileContent,
     HostedVectorStoreContent,
     JsonObject,
@@ -165,6 +167,10 @@ def part_block(part: Part, *, said: bool = False) -> Markup:
             return vector_store_block(part)
         case UsageContent():
             return element("p", text(" · ".join(usage_in_words(part))), class_="note")
+        case CodeInterpreterCall() | FunctionCall():
+            return timeline([Step(part)])
+        case CodeInterpreterResult() | FunctionResult():
+            return timeline([Step(results=[part])])
         case UnknownContent():
             return _unknown(part.format, part.raw)
         case _:
