@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actbox.sandbox.nursery.attach import OWN
 from tests.conftest import engine_check
 from tests.escape.attempt import Bare, Outcome
 from tests.escape.controls import ENGINE, prove
@@ -37,6 +39,8 @@ async def test_attempts_get_through_where_a_weakness_is_planted(weakness: Weakne
         pytest.skip(f"the {ENGINE} engine does not work here: {found.reason}. {found.advice}")
     if weakness.only_root and os.geteuid() != 0:
         pytest.skip("an ordinary user has no privilege that this weakness could leave to a guest")
+    if weakness.name == "root not sealed" and sys.prefix.startswith(tuple(place.rstrip("/") + "/" for place in OWN)):
+        pytest.skip(f"{sys.prefix} lies where a sandbox has a folder of its own, and is mounted there another way")
     findings = await prove(weakness, [a for a in ATTEMPTS if a.proven_by == weakness.name], things)
     assert findings
     missing = Outcome.NOT_APPLICABLE, "this machine has no"

@@ -122,7 +122,7 @@ class _InAHurry(Ground):
 @contextlib.contextmanager
 def _terminal_trusted() -> Iterator[None]:
     change = Change(
-        "cli/terminal.py", '    return _UNSAFE.sub(_name, text.replace("\\r\\n", "\\n"))\n', "    return text\n"
+        "content/safe_text.py", '    return _UNSAFE.sub(_name, text.replace("\\r\\n", "\\n"))\n', "    return text\n"
     )
     with changed_package([change]) as folder, mock.patch.dict(os.environ, PYTHONPATH=folder):
         with mock.patch.object(terminal, "_visible", lambda text: text):
