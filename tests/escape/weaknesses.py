@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 from actbox import Artifact, Limits, Policy, Sandbox, Tool
-from actbox.cli import terminal
+from actbox.content import safe_text
 from actbox.sandbox import artifacts, regular_file, runs, workspace
 from actbox.sandbox.egress import rules, upstream
 from actbox.sandbox.engines.linux import nursery, stock
@@ -125,7 +125,7 @@ def _terminal_trusted() -> Iterator[None]:
         "content/safe_text.py", '    return _UNSAFE.sub(_name, text.replace("\\r\\n", "\\n"))\n', "    return text\n"
     )
     with changed_package([change]) as folder, mock.patch.dict(os.environ, PYTHONPATH=folder):
-        with mock.patch.object(terminal, "_visible", lambda text: text):
+        with mock.patch.object(safe_text, "visible", lambda text: text):
             yield
 
 
