@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,32 +49,35 @@ class FileStore(Protocol):
 
 
 _ID = re.compile(r"file-[0-9a-f]{40}")
+_FIELDS = frozenset({"name", "media_type", "size", "created", "expires"})
+_MOST_SECONDS = 10**10
 
 
 class LocalFileStore:
     """A store in a folder: the bytes of each file, and a small document. The id comes from bytes, name and media type.
 
     Several processes may share one. Files are readable by their owner only. A file whose time is over is gone for
-    everybody at once; its bytes go when `remove_expired` is called, or the same process puts another file.
+    everybody at once; its bytes go when `remove_expired` is called.
     """
 
     def __init__(self, folder: str | Path) -> None:
         """`folder` is made if it is not there."""
         self._documents, self._bytes = Path(folder) / "files", Path(folder) / "bytes"
+        self._lock = Path(folder) / "lock"
         for part in (self._documents, self._bytes):
             part.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock.touch(mode=0o600)
 
     def put(
         self, data: bytes, *, name: str | None = None, media_type: str | None = None, keep_seconds: float | None = None
     ) -> HostedFileContent:
         """Keep a file, for so many seconds or until it is deleted; put again it is kept for the longer of both."""
-        if keep_seconds is not None and not keep_seconds > 0:
-            raise InvalidValue(f"keep_seconds must be more than 0, and is {keep_seconds}")
-        self.remove_expired()
-        digest = hashlib.sha256(data).hexdigest()
-        file_id = "file-" + hashlib.sha256(f"{digest}\0{name}\0{media_type}".encode()).hexdigest()[:40]
+        if keep_seconds is not None and not 0 < keep_seconds <= _MOST_SECONDS:
+            raise InvalidValue(f"keep_seconds must be more than 0 and at most {_MOST_SECONDS:,}, and is {keep_seconds}")
+        described = json.dumps([hashlib.sha256(data).hexdigest(), name, media_type])
+        file_id = "file-" + hashlib.sha256(described.encode()).hexdigest()[:40]
         now = datetime.now(UTC)
-        expires = None if keep_seconds is None else (now + timedelta(seconds=keep_seconds)).timestamp()
+        expires = None if keep_seconds is None else now.timestamp() + keep_seconds
         document: dict[str, Any] = {
             "name": name,
             "media_type": media_type,
@@ -82,14 +85,16 @@ class LocalFileStore:
             "created": now.timestamp(),
             "expires": expires,
         }
-        with contextlib.suppress(KeyError):
-            known = self._read(file_id)
-            document["created"] = known["created"]
-            document["expires"] = None if None in (expires, known["expires"]) else max(expires or 0, known["expires"])
-        if not (self._bytes / file_id).exists():
-            _write(self._bytes / file_id, data)
-        _write(self._documents / file_id, json.dumps(document).encode())
-        return self.info(file_id)
+        with self._alone():
+            with contextlib.suppress(KeyError):
+                known = self._read(file_id)
+                document["created"] = known["created"]
+                if expires is not None:
+                    document["expires"] = None if known["expires"] is None else max(expires, known["expires"])
+            if not _has(self._bytes / file_id, len(data)):
+                _write(self._bytes / file_id, data)
+            _write(self._documents / file_id, json.dumps(document).encode())
+        return _described(file_id, document)
 
     def get(self, file_id: str) -> bytes:
         """Return the bytes of a file; `KeyError` where there is none of that id, or its time is over."""
@@ -101,19 +106,13 @@ class LocalFileStore:
 
     def info(self, file_id: str) -> HostedFileContent:
         """Return what is known of a file; `KeyError` where there is none of that id, or its time is over."""
-        document = self._read(file_id)
-        return HostedFileContent(
-            file_id=file_id,
-            media_type=document["media_type"],
-            name=document["name"],
-            size_bytes=document["size"],
-            created_at=datetime.fromtimestamp(document["created"], UTC),
-        )
+        return _described(file_id, self._read(file_id))
 
     def delete(self, file_id: str) -> None:
         """Forget a file; `KeyError` where there is none of that id, or its time is over."""
-        self._read(file_id)
-        self._remove(file_id)
+        with self._alone():
+            self._read(file_id)
+            self._remove(file_id)
 
     def list(self) -> list[HostedFileContent]:
         """Return what is known of all files, the oldest first."""
@@ -124,11 +123,21 @@ class LocalFileStore:
         return sorted(found, key=lambda file: (file.created_at or datetime.min.replace(tzinfo=UTC), file.file_id))
 
     def remove_expired(self) -> None:
-        """Remove what is left of files whose time is over."""
-        for file_id in self._ids():
-            with contextlib.suppress(FileNotFoundError):
-                if _is_over(json.loads((self._documents / file_id).read_bytes())):
+        """Remove what is left of files whose time is over. Reads what is known of each file."""
+        with self._alone():
+            for file_id in self._ids():
+                document = self._document(file_id)
+                if document is not None and _is_over(document):
                     self._remove(file_id)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other thread or process change the store in a block."""
+        import fcntl  # there is none on Windows, where all but this works
+
+        with open(self._lock, "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _remove(self, file_id: str) -> None:
         for folder in (self._documents, self._bytes):
@@ -138,12 +147,39 @@ class LocalFileStore:
         return (entry.name for entry in self._documents.iterdir() if _ID.fullmatch(entry.name))
 
     def _read(self, file_id: str) -> dict[str, Any]:
-        if _ID.fullmatch(file_id):  # anything else may be a path that leads elsewhere
-            with contextlib.suppress(FileNotFoundError):
-                document: dict[str, Any] = json.loads((self._documents / file_id).read_bytes())
-                if not _is_over(document):
-                    return document
-        raise KeyError(f"no file {file_id!r}")
+        document = self._document(file_id)
+        if document is None or _is_over(document):
+            raise KeyError(f"no file {file_id!r}")
+        return document
+
+    def _document(self, file_id: str) -> dict[str, Any] | None:
+        """Return what is written of a file; `None` where nothing is, or what is no document of a file."""
+        if not isinstance(file_id, str) or not _ID.fullmatch(
+            file_id
+        ):  # anything else may be a path that leads elsewhere
+            return None
+        try:
+            document = json.loads((self._documents / file_id).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return document if isinstance(document, dict) and document.keys() >= _FIELDS else None
+
+
+def _described(file_id: str, document: dict[str, Any]) -> HostedFileContent:
+    return HostedFileContent(
+        file_id=file_id,
+        media_type=document["media_type"],
+        name=document["name"],
+        size_bytes=document["size"],
+        created_at=datetime.fromtimestamp(document["created"], UTC),
+    )
+
+
+def _has(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
 
 
 def _is_over(document: dict[str, Any]) -> bool:

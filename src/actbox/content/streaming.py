@@ -60,6 +60,8 @@ class MessageBuilder:
         for name in _SAID:
             if (value := getattr(update, name)) is not None:
                 self._said["id" if name == "message_id" else name] = value
+        if update.model_extra:
+            self._said.update(update.model_extra)
         if update.provider_data:
             for name, data in update.provider_data.items():
                 self._provider_data[name] = {**self._provider_data.get(name, {}), **data}
@@ -68,7 +70,8 @@ class MessageBuilder:
     def message(self) -> Message:
         """The message as it is now; a value that later updates do not change."""
         if self._message is None:
-            self._message = Message(
+            # Not validated: it is made of what was, and that again and again.
+            self._message = Message.model_construct(
                 contents=self._contents.items(), provider_data=dict(self._provider_data), **self._said
             )
         return self._message
@@ -127,7 +130,9 @@ class _Contents:
     """Items that grow. Each place has an item that is done, or pieces of one that are not yet put together."""
 
     def __init__(self) -> None:
-        self._places: list[Content | _Growing] = []
+        self._items: list[Content | None] = []
+        self._growing: list[_Growing] = []
+        """Those whose item has changed since it was last asked for, or is new; some may be here twice."""
         self._by_id: dict[tuple[type[Item], str], _Growing] = {}
         self._usage: _Usage | None = None
         self._last: _Run | None = None
@@ -136,46 +141,67 @@ class _Contents:
         kind = type(item)
         last = self._last
         if last is not None and last.kind is kind and last.takes(item):
-            last.add(item)
+            self._add_to(last, item)
         elif kind in _BY_ID:
             self._add_by_id(item)
         elif isinstance(item, UsageContent):
             self._add_usage(item)
         elif kind in _RUNS:
             self._last = _Run(item)
-            self._places.append(self._last)
+            self._begin(self._last)
         else:
             self._last = None
-            self._places.append(item)
+            self._items.append(item)
 
     def items(self) -> tuple[Content, ...]:
-        return tuple(place.item() if isinstance(place, _Growing) else place for place in self._places)
+        for growing in self._growing:
+            self._items[growing.place] = growing.item()
+        self._growing.clear()
+        return tuple(self._items)  # type: ignore[arg-type]
+
+    def _begin(self, growing: _Growing) -> None:
+        growing.place = len(self._items)
+        self._items.append(None)
+        self._growing.append(growing)
+
+    def _add_to(self, growing: _Growing, item: Content) -> None:
+        if not growing.changed:
+            self._growing.append(growing)
+        growing.add(item)
 
     def _add_by_id(self, item: Any) -> None:
         known = self._by_id.get((type(item), item.call_id))
         if known is not None and known.takes(item):
-            known.add(item)
+            self._add_to(known, item)
             return
         self._last = None
         growing = _BY_ID[type(item)](item)
         self._by_id[type(item), item.call_id] = growing
-        self._places.append(growing)
+        self._begin(growing)
 
     def _add_usage(self, item: UsageContent) -> None:
         if self._usage is not None and self._usage.takes(item):
-            self._usage.add(item)
+            self._add_to(self._usage, item)
             return
         self._last = None
         self._usage = _Usage(item)
-        self._places.append(self._usage)
+        self._begin(self._usage)
 
 
 class _Growing:
     """An item in the making. `takes` says whether another piece may be added to it."""
 
+    place = 0
+    """Which of the items it is."""
+
     def __init__(self, item: Any) -> None:
         self._first = item
         self._made: Any = item
+
+    @property
+    def changed(self) -> bool:
+        """Whether pieces were added since the item was last made."""
+        return self._made is None
 
     def takes(self, item: Any) -> bool:
         raise NotImplementedError
@@ -326,17 +352,22 @@ class _Function(_Growing):
         self._name, self._called_by = item.name, item.called_by
         self._arguments: JsonObject | None = None
         self._pieces: list[str] = []
+        self._extra: dict[str, Any] = {}
         self._provider_data = item.provider_data
         self._take(item.arguments)
 
     def takes(self, item: Any) -> bool:
-        return not (item.annotations or self._first.annotations)
+        if item.annotations or self._first.annotations:
+            return False
+        # Arguments that are whole cannot go on as text.
+        return self._arguments is None or not isinstance(item.arguments, str) or not item.arguments
 
     def add(self, item: FunctionCall) -> None:
         self._made = None
         self._name = item.name or self._name
         self._called_by = item.called_by or self._called_by
         self._take(item.arguments)
+        self._extra.update(item.model_extra or {})
         if item.provider_data:
             self._provider_data = _merged(self._provider_data, item.provider_data)
 
@@ -353,6 +384,7 @@ class _Function(_Growing):
             self._pieces = [text]
             arguments = arguments_from_json(text)
         changes = {
+            **self._extra,
             "name": self._name,
             "called_by": self._called_by,
             "arguments": arguments,
@@ -364,17 +396,27 @@ class _Function(_Growing):
 class _Usage(_Growing):
     """Counts that are summed up."""
 
+    def __init__(self, item: UsageContent) -> None:
+        super().__init__(item)
+        self._tokens: dict[str, int | None] = {name: getattr(item, name) for name in _TOKENS}
+        self._counts = dict(item.counts)
+
     def takes(self, item: Any) -> bool:
-        return _same_provider_data(self._first, item)
+        apart = item.annotations or item.model_extra or self._first.annotations or self._first.model_extra
+        return not apart and _same_provider_data(self._first, item)
 
     def add(self, item: UsageContent) -> None:
-        first: UsageContent = self.item()
-        names = ("input_tokens", "output_tokens", "total_tokens")
-        changes: dict[str, Any] = {name: _sum(getattr(first, name), getattr(item, name)) for name in names}
-        changes["counts"] = {
-            name: first.counts.get(name, 0) + item.counts.get(name, 0) for name in {**first.counts, **item.counts}
-        }
-        self._made = first.model_copy(update=changes)
+        self._made = None
+        for name in _TOKENS:
+            self._tokens[name] = _sum(self._tokens[name], getattr(item, name))
+        for name, count in item.counts.items():
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def _make(self) -> Any:
+        return self._first.model_copy(update={**self._tokens, "counts": dict(self._counts)})
+
+
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
