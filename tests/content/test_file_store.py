@@ -88,7 +88,7 @@ def test_a_file_put_once_without_end_is_kept_without_end(store: LocalFileStore, 
     assert store.get(kept.file_id) == b"x"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e300])
 def test_a_time_that_is_none_is_refused(store: LocalFileStore, seconds: float) -> None:
     with pytest.raises(ValueError, match="keep_seconds"):
         store.put(b"x", keep_seconds=seconds)
@@ -124,6 +124,45 @@ def test_who_puts_a_file_while_others_delete_theirs_can_get_it(tmp_path: Path) -
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+def test_what_is_put_while_others_remove_what_has_expired_stays(tmp_path: Path) -> None:
+    store = LocalFileStore(tmp_path)
+    errors: list[BaseException] = []
+
+    def put() -> None:
+        try:
+            assert LocalFileStore(tmp_path).get(LocalFileStore(tmp_path).put(b"q").file_id) == b"q"
+        except BaseException as error:
+            errors.append(error)
+
+    for _ in range(60):
+        store.put(b"q", keep_seconds=0.001)
+        threads = [threading.Thread(target=work) for work in (put, store.remove_expired, store.remove_expired)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store.delete(store.put(b"q").file_id)
+    assert errors == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "?"])
+def test_a_document_that_is_none_stops_nobody(store: LocalFileStore, tmp_path: Path, text: str) -> None:
+    (tmp_path / "store" / "files" / ("file-" + "0" * 40)).write_text(text)
+    kept = store.put(b"x", keep_seconds=60)
+    store.remove_expired()
+    assert store.list() == [kept]
+
+
+def test_bytes_that_were_cut_off_are_whole_when_the_file_is_put_again(store: LocalFileStore, tmp_path: Path) -> None:
+    kept = store.put(b"whole")
+    (tmp_path / "store" / "bytes" / kept.file_id).write_bytes(b"wh")
+    assert store.get(store.put(b"whole").file_id) == b"whole"
+
+
+def test_no_name_is_not_the_name_none(store: LocalFileStore) -> None:
+    assert store.put(b"x").file_id != store.put(b"x", name="None").file_id
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.text(max_size=5)), max_size=6))

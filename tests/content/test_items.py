@@ -13,10 +13,13 @@ from actbox.content import (
     CodeInterpreterResult,
     DataContent,
     ErrorContent,
+    HostedCodeInterpreterTool,
     HostedFileContent,
+    HostedFileSearchTool,
     LaterContent,
     Message,
     TextContent,
+    UsageContent,
     code_content,
     content_from_dict,
     message_from_dict,
@@ -153,3 +156,14 @@ def test_a_media_type_that_is_no_language_stands_for_none() -> None:
 def test_the_text_of_a_message_is_what_was_said() -> None:
     contents = (TextContent(text="a"), DataContent(media_type="text/plain", data=b"no"), TextContent(text="b"))
     assert Message(contents=contents).text == "ab"
+
+
+def test_hosted_tools_can_be_told_apart() -> None:
+    tools = [HostedCodeInterpreterTool(), HostedFileSearchTool(maximum_result_count=3)]
+    assert [tool.to_dict()["type"] for tool in tools] == ["code_interpreter", "file_search"]
+
+
+@pytest.mark.parametrize("count", [float("nan"), float("inf")])
+def test_a_count_that_json_cannot_say_is_refused(count) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        UsageContent(counts={"x": count})

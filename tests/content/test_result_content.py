@@ -17,6 +17,7 @@ from actbox.content import (
     FunctionResult,
     HostedFileContent,
     TextContent,
+    UriContent,
     UsageContent,
     coalesce,
     content_from_dict,
@@ -219,3 +220,42 @@ async def test_output_comes_as_it_is_printed() -> None:
         updates = [update async for update in updates_from_events(box.stream(code))]
     pieces = [update.contents[0].outputs for update in updates[:-1]]
     assert [piece[0].text for piece in pieces] == ["0\n", "1\n", "2\n"]
+
+
+def result_with(*outputs, **fields) -> actbox.ExecutionResult:
+    return result_from_content([CodeInterpreterResult(call_id="c", outputs=outputs, **fields)])
+
+
+def test_files_of_one_name_are_both_there_and_a_warning_says_so() -> None:
+    files = [DataContent(media_type="text/csv", data=data, name="t.csv") for data in (b"a", b"b")]
+    result = result_with(*files)
+    assert {file.name: file.data for file in result.artifacts} == {"t.csv": b"a", "t-2.csv": b"b"}
+    assert "t-2.csv" in result.warnings[0]
+
+
+def test_a_file_without_a_name_takes_nobody_elses() -> None:
+    unnamed = DataContent(media_type="image/png", data=b"u")
+    named = DataContent(media_type="image/png", data=b"n", name="output-1")
+    assert {file.data for file in result_with(unnamed, named).artifacts} == {b"u", b"n"}
+
+
+def test_what_a_result_has_no_place_for_is_a_warning() -> None:
+    link = UriContent(uri="https://example.com/a.png")
+    errors = [ErrorContent(message=message) for message in ("first", "second")]
+    result = result_with(link, *errors, exit_code=1)
+    assert result.error is not None
+    assert result.error.message == "second"
+    assert "https://example.com/a.png" in result.warnings[1]
+    assert "first" in result.warnings[0]
+    assert "second" in result_with(errors[1], exit_code=0).warnings[0]
+
+
+def test_an_outcome_alone_says_that_time_was_up() -> None:
+    result = result_with(outcome="timeout")
+    assert result.error is not None
+    assert (result.exit_code, result.error.kind) == (124, actbox.ErrorKind.TIMEOUT)
+
+
+def test_our_own_marks_in_a_strangers_document_are_no_crash() -> None:
+    value = DataContent(media_type="text/html", data=b"\xff", provider_data={"actbox": {"part": "value"}})
+    assert result_with(value, provider_data={"actbox": {"warnings": None}}).value_forms == {"text/html": b"\xff"}

@@ -257,3 +257,23 @@ def test_an_annotation_that_comes_after_its_text_is_added_to_it() -> None:
 def test_an_annotation_alone_is_not_added_to_text_of_another_part() -> None:
     note = TextContent(text="", annotations=(Annotation(file_id="file_1"),), provider_data={"some": {"part": 1}})
     assert coalesce([TextContent(text="see "), note]) == (TextContent(text="see "), note)
+
+
+def test_fields_that_are_not_known_stay_with_what_they_were_said_of() -> None:
+    pieces = [
+        FunctionCall(call_id="a", name="f", arguments='{"x'),
+        FunctionCall.model_validate({"call_id": "a", "arguments": '":1}', "zeta": 5}),
+    ]
+    (call,) = coalesce(pieces)
+    assert call.to_dict()["zeta"] == 5
+    assert message_from_updates([Update.model_validate({"zeta": 5})]).to_dict() == {"zeta": 5}
+
+
+def test_usage_that_says_more_is_not_summed_up() -> None:
+    more = UsageContent.model_validate({"input_tokens": 1, "zeta": 5})
+    assert coalesce([UsageContent(input_tokens=1), more]) == (UsageContent(input_tokens=1), more)
+
+
+def test_arguments_that_are_whole_do_not_go_on_as_text() -> None:
+    pieces = [FunctionCall(call_id="a", arguments={"x": 1}), FunctionCall(call_id="a", arguments="more")]
+    assert coalesce(pieces) == tuple(pieces)

@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    FiniteFloat,
     JsonValue,
     PlainSerializer,
     PlainValidator,
@@ -295,7 +296,7 @@ class UsageContent(Item):
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
-    counts: dict[str, int | float] = Field(default_factory=dict)
+    counts: dict[str, int | FiniteFloat] = Field(default_factory=dict)
 
 
 class UnknownContent(Item):

@@ -8,6 +8,7 @@ nothing is lost on the way back.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import replace
@@ -31,11 +32,13 @@ from .items import (
     UsageContent,
 )
 from .messages import Update
+from .wire.degrade import as_text
 
 INLINE_BYTES = 1_000_000
 """A file of more bytes than this becomes a hosted file, where there is a store for it."""
 
 _OURS = "actbox"
+_HAS_A_PLACE = (TextContent, DataContent, HostedFileContent, ErrorContent)
 # What other fields of the items say.
 _SAID_ELSEWHERE = (
     "stdout",
@@ -70,7 +73,8 @@ def result_from_content(items: Iterable[Content], *, store: FileStore | None = N
     """Return the result that some content tells of, ours or a provider's.
 
     All `CodeInterpreterResult`s count as one: the last word on how it ended counts. Hosted files are taken from the
-    `store`; without one, and where they are not in it, a warning names them. Raises `ValueError` where there is none.
+    `store`; without one, and where they are not in it, a warning names them, as it does what a result has no place for:
+    links, further errors, an error of a run that succeeded. Raises `ValueError` where there is no result at all.
     """
     items = list(items)
     results = [item for item in items if isinstance(item, CodeInterpreterResult)]
@@ -83,8 +87,13 @@ def result_from_content(items: Iterable[Content], *, store: FileStore | None = N
     success = results[-1].success
     exit_code = results[-1].exit_code
     if exit_code is None:
-        exit_code = 0 if success or (success is None and not errors) else 1
+        exit_code = 0 if success or (success is None and not errors) else 124 if results[-1].outcome == "timeout" else 1
     artifacts, missing = _artifacts(outputs, store)
+    error = _error_document(errors, exit_code, results[-1].outcome)
+    told = errors[:-1] if error else errors
+    missing += [f"an error that is not the result's: {as_text(item)}" for item in told]
+    missing += [f"left out: {as_text(item)}" for item in outputs if not isinstance(item, _HAS_A_PLACE)]
+    before = document.get("warnings")
     printed = [output for output in outputs if isinstance(output, TextContent) and _part(output) is None]
     values = [output for output in outputs if _part(output) == "value"]
     document |= {
@@ -93,9 +102,9 @@ def result_from_content(items: Iterable[Content], *, store: FileStore | None = N
         "exit_code": exit_code,
         "value_text": next((output.text for output in values if isinstance(output, TextContent)), None),
         "value_forms": {output.media_type: _form(output) for output in values if isinstance(output, DataContent)},
-        "error": _error_document(errors[-1], exit_code) if errors and exit_code else None,
+        "error": error,
         "artifacts": artifacts,
-        "warnings": [*document.get("warnings", []), *missing],
+        "warnings": [*(before if isinstance(before, list) else []), *missing],
         "usage": dict(usage[-1].counts) if usage else {},
     }
     return ExecutionResult.from_dict(document)
@@ -246,14 +255,19 @@ def _part(output: Content) -> str | None:
 
 
 def _form(output: DataContent) -> str | bytes:
-    as_text = output.provider_data[_OURS].get("as_text", output.is_text)
-    return output.data.decode("utf-8", "surrogatepass") if as_text else output.data
+    if not output.provider_data[_OURS].get("as_text", output.is_text):
+        return output.data
+    try:
+        return output.data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return output.data
 
 
 def _artifacts(outputs: list[Content], store: FileStore | None) -> tuple[list[JsonObject], list[str]]:
     """Return the files as documents of artifacts, and a sentence for each that could not be had."""
     found: dict[str, JsonObject] = {}
     missing = []
+    named = {output.name for output in outputs if isinstance(output, DataContent | HostedFileContent) and output.name}
     for number, output in enumerate(outputs, 1):
         if isinstance(output, HostedFileContent):
             name, media_type, data = output.name or output.file_id, output.media_type, _stored(output, store)
@@ -265,6 +279,10 @@ def _artifacts(outputs: list[Content], store: FileStore | None) -> tuple[list[Js
         else:
             continue
         encoded = base64.b64encode(data).decode("ascii")
+        if name in found or (name.startswith("output-") and output.name is None and name in named):
+            again = _free_name(name, {*found, *named})
+            missing.append(f"there is more than one file {name!r}; one of them is {again!r} here")
+            name = again
         found[name] = {"name": name, "media_type": media_type or "", "data": encoded}
     return list(found.values()), missing
 
@@ -278,11 +296,26 @@ def _stored(file: HostedFileContent, store: FileStore | None) -> bytes | None:
         return None
 
 
-def _error_document(error: ErrorContent, exit_code: int) -> JsonObject:
+def _free_name(name: str, taken: set[str]) -> str:
+    stem, dot, suffix = name.rpartition(".")
+    stem, suffix = (stem, dot + suffix) if stem else (name, "")
+    return next(free for number in itertools.count(2) if (free := f"{stem}-{number}{suffix}") not in taken)
+
+
+def _error_document(errors: list[ErrorContent], exit_code: int, outcome: str | None) -> JsonObject | None:
+    """Return the last error, unless the run succeeded; one of its own where only the outcome says that it failed."""
+    if not exit_code:
+        return None
+    if not errors:
+        timed_out = ErrorInfo(kind=ErrorKind.TIMEOUT, message="the program was stopped when its time was up")
+        return timed_out.to_dict() if outcome == "timeout" else None
+    error = errors[-1]
     ours = error.provider_data.get(_OURS, {}).get("error")
     if isinstance(ours, dict):
         return ours
     kind = error.code if error.code in ErrorKind.__members__ else "RUNTIME" if exit_code == 1 else "EXIT"
+    if outcome == "timeout":
+        kind = "TIMEOUT"
     return ErrorInfo(kind=ErrorKind(kind), message=error.message, traceback=error.details or "").to_dict()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from .items import Content, Part
@@ -10,6 +12,7 @@ from .items import Content, Part
 class HostedCodeInterpreterTool(Part):
     """Have the provider run code. `inputs` are files, hosted or as data, that the code shall find."""
 
+    type: Literal["code_interpreter"] = "code_interpreter"
     name: str = "code_interpreter"
     inputs: tuple[Content, ...] = ()
 
@@ -17,6 +20,7 @@ class HostedCodeInterpreterTool(Part):
 class HostedFileSearchTool(Part):
     """Have the provider search files. `inputs` are hosted vector stores; some providers take hosted files too."""
 
+    type: Literal["file_search"] = "file_search"
     name: str = "file_search"
     inputs: tuple[Content, ...] = ()
     maximum_result_count: int | None = Field(default=None, ge=1)

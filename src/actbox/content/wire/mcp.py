@@ -89,7 +89,7 @@ def _read_text(block: Mapping[str, Any]) -> Content | None:
 
 def _read_bytes(block: Mapping[str, Any]) -> Content | None:
     data, media_type = bytes_or_none(block.get("data")), text_or_none(block.get("mimeType"))
-    if block.get("type") not in _PICTURES or data is None or media_type is None:
+    if str(block.get("type")) not in _PICTURES or data is None or media_type is None:
         return None
     rest = rest_of(block, ("type", "data", "mimeType"))
     if _kind_of(media_type) != block["type"]:
@@ -233,7 +233,7 @@ def _looks_like(document: Json) -> float:
     content = document.get("content")
     if "role" in document or "type" in document or not isinstance(content, list) or not content:
         return 0.0
-    return 0.4 if all(isinstance(block, Mapping) and block.get("type") in _BLOCKS for block in content) else 0.0
+    return 0.4 if all(isinstance(block, Mapping) and str(block.get("type")) in _BLOCKS for block in content) else 0.0
 
 
 FORMAT = Format(NAME, "MCP tool results", read, write, _looks_like)

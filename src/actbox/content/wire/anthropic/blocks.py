@@ -151,7 +151,7 @@ def _write_text(item: TextContent, ours: JsonObject, losses: Losses) -> JsonObje
 
 def _write_citation(note: Annotation, text: str, losses: Losses) -> JsonObject | None:
     ours = note.provider_data.get(NAME, {})
-    title, url = _CITATIONS.get(ours.get("type"), ("title", "url"))
+    title, url = _CITATIONS.get(str(ours.get("type")), ("title", "url"))
     values = {title: note.title, url: note.url, "file_id": note.file_id, "cited_text": note.snippet}
     said: JsonObject = {name: value for name, value in values.items() if name and value is not None}
     if ours:
