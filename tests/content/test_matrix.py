@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from actbox.content.wire.formats import NAMES, detect, detect_event, find_format
-from tests.content import matrix
+from tests.content import items_to_try, matrix
 
 
 def test_the_transcript_has_everything() -> None:
@@ -42,6 +44,14 @@ def test_what_came_back_once_comes_back_again(name: str) -> None:
 def test_what_is_of_no_format_is_told_to_be_of_none(document) -> None:
     assert detect(document) is None
     assert detect_event(document) is None
+
+
+@given(items_to_try.json_values | st.fixed_dictionaries({"content": st.lists(items_to_try.json_objects)}))
+@example({"content": [{"type": [1]}, {"type": "text", "text": "a"}]})
+@example({"contents": [{"parts": [{"text": {}}]}]})
+def test_no_document_stops_the_search_for_its_format(document) -> None:
+    detect(document)
+    detect_event(document)
 
 
 def test_a_format_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -94,7 +94,25 @@ def test_a_result_of_ours_becomes_a_cell() -> None:
     assert kinds == ["stream", "display_data", "display_data", "stream", "error"]
     assert cell["outputs"][1]["data"] == {"image/png": "cG5n"}
     assert cell["outputs"][-1]["evalue"] == "division by zero"
-    assert {loss.what for loss in written.losses} == {"code_interpreter_call.inputs", "hosted_file"}
+    assert {loss.what for loss in written.losses} == {
+        "code_interpreter_call.inputs",
+        "code_interpreter_call.call_id",
+        "code_interpreter_result.exit_code",
+        "hosted_file",
+    }
+
+
+def test_a_language_of_its_own_stays_with_a_cell() -> None:
+    call = CodeInterpreterCall(call_id="cell-1", inputs=(code_content("1", "javascript"),))
+    assert read(write([Message(contents=(call,))]).document)[0].contents[0].language == "javascript"
+
+
+def test_that_a_run_failed_is_in_its_cell_also_without_an_error() -> None:
+    call = CodeInterpreterCall(call_id="cell-1", inputs=(code_content("1"),))
+    ended = [CodeInterpreterResult(call_id="cell-1", exit_code=code) for code in (0, 137)]
+    written = write([Message(contents=(call, *ended))])
+    assert read(written.document)[0].contents[1].success is False
+    assert "code_interpreter_result.exit_code" in {loss.what for loss in written.losses}
 
 
 def test_two_results_of_one_call_are_in_its_cell() -> None:

@@ -89,6 +89,7 @@ def test_an_answer_of_json_rpc_has_its_call_id() -> None:
         None,
         "text",
         {},
+        {"type": [1]},
     ],
 )
 def test_a_block_that_is_not_as_it_should_be_is_kept(block) -> None:
@@ -134,7 +135,13 @@ def test_a_result_of_code_becomes_a_result_of_a_tool() -> None:
         "text",
     ]
     assert document["content"][-1]["text"] == "error: it broke\nTraceback"
-    assert {loss.what for loss in written.losses} == {"text.stream", "data.name", "hosted_file", "error"}
+    assert {loss.what for loss in written.losses} == {
+        "text.stream",
+        "data.name",
+        "hosted_file",
+        "error",
+        "function_result.call_id",
+    }
 
 
 def test_what_has_no_place_is_told() -> None:

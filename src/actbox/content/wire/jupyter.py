@@ -69,6 +69,8 @@ def _read_cell(cell: Mapping[str, Any], call_id: str, language: str) -> Message:
         if cell["cell_type"] != "markdown":
             rest["cell_type"] = cell["cell_type"]
         return Message(role="user", contents=(TextContent(text=source, provider_data=kept(NAME, rest)),))
+    own = object_or_empty(object_or_empty(cell.get("metadata")).get("vscode")).get("languageId")
+    language = text_or_none(own) or language
     call = CodeInterpreterCall(
         call_id=call_id, inputs=(code_content(source, language),), provider_data=kept(NAME, rest)
     )
@@ -158,7 +160,7 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
     for message in messages:
         for item in message.contents:
             if isinstance(item, CodeInterpreterResult):
-                results.setdefault(item.call_id, []).extend(item.outputs)
+                results.setdefault(item.call_id, []).extend(_outputs_of(item, losses))
     cells: list[Json] = []
     for message in messages:
         for item in message.contents:
@@ -181,7 +183,12 @@ def _write_item(item: Content, results: dict[str, list[Content]], losses: Losses
             files = [other for other in item.inputs if not (isinstance(other, TextContent | DataContent))]
             if files:
                 losses.add("code_interpreter_call.inputs", "files are left out")
-            return _code_cell(item.code, results.pop(item.call_id, []), ours, losses)
+            cell = _code_cell(item.code, results.pop(item.call_id, []), ours, losses)
+            if not item.call_id.startswith("cell-"):
+                losses.add("code_interpreter_call.call_id", "left out: a cell is known by its place")
+            if item.language != "python" and "metadata" not in ours:
+                cell["metadata"] = {"vscode": {"languageId": item.language}}
+            return cell
         case CodeInterpreterResult():
             losses.add("code_interpreter_result", "without its call it becomes a cell without code")
             return _code_cell("", results.pop(item.call_id, []), ours, losses)
@@ -193,6 +200,17 @@ def _write_item(item: Content, results: dict[str, list[Content]], losses: Losses
             if isinstance(item, FunctionResult) and not text:
                 return None
             return {"cell_type": "markdown", "metadata": {}, "source": text} if text else None
+
+
+def _outputs_of(result: CodeInterpreterResult, losses: Losses) -> list[Content]:
+    """Return a result's outputs, with an error where only its exit code or outcome says that it failed."""
+    if result.exit_code is not None:
+        losses.add("code_interpreter_result.exit_code", "left out")
+    if result.success is not False or any(isinstance(item, ErrorContent) for item in result.outputs):
+        return list(result.outputs)
+    how = result.outcome if result.exit_code is None else f"exit code {result.exit_code}"
+    losses.add("code_interpreter_result.outcome", "becomes an error output")
+    return [*result.outputs, ErrorContent(message=f"Failed: {how}", code="Failed")]
 
 
 def _code_cell(code: str, outputs: Iterable[Content], ours: JsonObject, losses: Losses) -> JsonObject:

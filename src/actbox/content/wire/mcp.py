@@ -148,6 +148,8 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 
 def _write_result(item: FunctionResult, losses: Losses) -> JsonObject:
     ours = dict(item.provider_data.get(NAME, {}))
+    if "actbox:answer" not in ours and not item.call_id.startswith("call-"):
+        losses.add(f"{item.type}.call_id", "left out: only an answer of JSON-RPC has it")
     outer, unsaid = ours.pop("actbox:answer", None), ours.pop("actbox:unsaid", False)
     blocks = [block for output in item.outputs if (block := _write_block(output, losses)) is not _NOTHING]
     result: JsonObject = {"content": blocks}
