@@ -35,9 +35,12 @@ _LOOK = (
 
 def embedded(source: str, *, name: str) -> Markup:
     """Return a frame that shows some HTML; `name` says what it is to somebody who does not see it."""
+    # What begins after the last end of a tag never ends: the parser would look for its end again and again.
+    whole = source.rfind(">") + 1
     reader = _Reader()
-    reader.feed(source)
+    reader.feed(source[:whole])
     reader.close()
+    reader.made.append(html.escape(source[whole:]))
     page = f"<!doctype html><meta charset=utf-8><style>{_LOOK}</style>{reader.style()}{''.join(reader.made)}"
     # A frame has no height of its own without a script, so it is guessed; longer content scrolls.
     height = min(30, max(4, 2 + 1.75 * reader.rows))
