@@ -383,5 +383,5 @@ def test_a_fragment_styles_nothing_but_itself():
 
 def test_tags_that_never_end_are_shown_as_text() -> None:
     # A parser that looks for each one's end again takes minutes for so many.
-    frame = embedded("<b>x</b>" + "<a " * 200_000, name="x")
-    assert frame.count("&amp;lt;a ") == 200_000
+    frame = embedded("<b>x</b>" + "<a " * 50_000, name="x")
+    assert frame.count("&amp;lt;a ") == 50_000
