@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,21 @@ def test_the_page_goes_to_standard_output(capfd, transcript):
     assert run_app(["show", transcript, "--html", "-"]) == 0
     out, err = capfd.readouterr()
     assert out.startswith("<!doctype html>") and err == ""
+
+
+def test_a_page_never_replaces_what_is_shown_or_a_file_that_is_no_page(capfd, transcript, tmp_path):
+    notes, link, page = tmp_path / "notes.txt", tmp_path / "link.html", tmp_path / "page.html"
+    notes.write_text("dear diary")
+    link.symlink_to(transcript)
+    before = Path(transcript).read_text()
+    for out, said in ((transcript, "the file to be shown"), (link, "the file to be shown"), (notes, "no page of HTML")):
+        assert run_app(["show", transcript, "--html", str(out)]) == 2
+        assert said in capfd.readouterr().err
+    assert Path(transcript).read_text() == before and notes.read_text() == "dear diary"
+    page.touch()
+    for _ in range(2):
+        assert run_app(["show", transcript, "--html", str(page)]) == 0
+    assert run_app(["show", transcript, "--html", "/dev/null"]) == 0
 
 
 def test_json_is_in_a_format_that_can_be_shown_again(capfd, transcript):

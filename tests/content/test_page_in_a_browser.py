@@ -206,3 +206,25 @@ def test_a_transcript_of_each_format_is_shown(visit, name):
     found = find_format(name)
     seen = visit(found.read(found.write(TRANSCRIPT).document))
     assert "7" in seen.evaluate("document.body.innerText")
+
+
+def test_wide_output_keeps_its_lines_and_scrolls(visit):
+    wide = "  ".join(f"column{number}" for number in range(60))
+    seen = visit([Message(contents=(*content_from_result(ExecutionResult(stdout=f"{wide}\n{wide}\n{wide}\n")),))])
+    height, line, over = seen.evaluate(
+        "(p => [p.clientHeight, parseFloat(getComputedStyle(p).lineHeight), p.scrollWidth > p.clientWidth])"
+        "(document.querySelector('pre.out'))"
+    )
+    assert over and height < 5 * line
+
+
+def test_standard_error_of_what_succeeded_does_not_look_like_an_error(visit):
+    said = "[...document.querySelectorAll('.stderr > pre')].map(p => getComputedStyle(p).borderLeftColor)"
+    results = [
+        content_from_result(ExecutionResult(stderr="careful", exit_code=code), call_id=f"c{code}") for code in (0, 1)
+    ]
+    warned, failed = visit([Message(contents=(*results[0], *results[1]))]).evaluate(said)
+    bad = visit([Message(contents=(ErrorContent(message="no"),))]).evaluate(
+        "getComputedStyle(document.querySelector('.error')).borderLeftColor"
+    )
+    assert warned != bad and failed == bad

@@ -200,3 +200,26 @@ def test_what_is_huge_is_cut():
     items += [CodeInterpreterCall(call_id="c", inputs=(code_content("x = 1\n" * 500_000),))]
     text = shown(*items)
     assert len(text) < 600_000 and text.count("left out") == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
+        ("\r 10%|#\r100%|##########|\ndone", "100%|##########|\ndone"),
+        ("long line\rshort\n", "shortline"),
+        ("kept\r\nand\r", "kept\nand"),
+        ("\x1b[31mabcd\x1b[0m\r\x1b[32mx\x1b[0m", "xbcd"),
+    ],
+)
+def test_a_carriage_return_begins_the_line_anew(written, left):
+    assert words(shown(TextContent(text=written, stream="stdout"))).partition("\n")[2].rstrip() == left
+
+
+def test_standard_error_is_red_only_where_the_result_failed():
+    warned, failed = (
+        shown(
+            CodeInterpreterResult(call_id="c", outputs=(TextContent(text="careful", stream="stderr"),), exit_code=code)
+        )
+        for code in (0, 1)
+    )
+    assert "\x1b[33mcareful" in warned and "\x1b[31mcareful" in failed

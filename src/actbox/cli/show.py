@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def show_file(file: str, *, format: str | None, page: str | None, as_json: bool)
         messages = [message.to_dict() for message in transcript.messages]
         return 0 if print_document({"format": transcript.format, "messages": messages}) else BROKEN_PIPE
     if page is not None:
-        return _write_page(transcript, "standard input" if file == "-" else Path(file).name, page)
+        return _write_page(transcript, file, page)
     return 0 if _write(_on_terminal(transcript)) else BROKEN_PIPE
 
 
@@ -49,10 +50,12 @@ def _read(file: str, format: str | None) -> Transcript:
         raise UsageError(f"{place}: {error}", hint) from None
 
 
-def _write_page(transcript: Transcript, title: str, page: str) -> int:
+def _write_page(transcript: Transcript, file: str, page: str) -> int:
     from actbox.content.page import html_page
 
-    written = html_page(transcript.messages, title=title)
+    if page != "-":
+        _check_may_be_replaced(page, file)
+    written = html_page(transcript.messages, title="standard input" if file == "-" else Path(file).name)
     if page == "-":
         return 0 if _write(written) else BROKEN_PIPE
     try:
@@ -61,6 +64,25 @@ def _write_page(transcript: Transcript, title: str, page: str) -> int:
         raise UsageError(f"cannot write {page}: {error.strerror}", "give --html a file that you can write") from None
     print(f"wrote {page}", file=sys.stderr)
     return 0
+
+
+def _check_may_be_replaced(page: str, file: str) -> None:
+    """Raise `UsageError` where a page would take the place of what is shown, or of a file that is no page."""
+    hint = "give --html a file that is not there yet, or a page of HTML"
+    try:
+        there = os.stat(page)
+        if os.path.samestat(there, os.fstat(0) if file == "-" else os.stat(file)) and stat.S_ISREG(there.st_mode):
+            raise UsageError(f"--html {page}: that is the file to be shown, and is left as it is", hint)
+        if not stat.S_ISREG(there.st_mode) or there.st_size == 0:
+            return
+        with open(page, "rb") as opened:
+            begin = opened.read(1024)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot write {page}: {error.strerror}", hint) from None
+    if not begin.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise UsageError(f"--html {page}: that file is no page of HTML, and is left as it is", hint)
 
 
 def _on_terminal(transcript: Transcript) -> str:

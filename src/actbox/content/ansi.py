@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from .safe_text import visible
 
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+_LINE_PARTS = re.compile(r"[\r\n]|[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,57 @@ class Look:
 
 
 PLAIN = Look()
+_Run: TypeAlias = tuple[str, Look]
 
 
 def runs_of(text: str) -> Iterator[tuple[str, Look]]:
-    """Yield runs of text, each with its look. Control characters other than colours are made visible."""
+    """Yield runs of text, each with its look. Other control characters than colours are made visible.
+
+    A carriage return begins its line anew, as on a terminal: what comes after it takes the place of what was there.
+    """
+    text = text.replace("\r\n", "\n")
+    runs = _coloured(text)
+    for piece, look in _overwritten(runs) if "\r" in text else runs:
+        yield visible(piece), look
+
+
+def _coloured(text: str) -> Iterator[_Run]:
     look = PLAIN
     place = 0
     for found in _SGR.finditer(text):
         if found.start() > place:
-            yield visible(text[place : found.start()]), look
+            yield text[place : found.start()], look
         look = _after(look, found[1])
         place = found.end()
     if place < len(text):
-        yield visible(text[place:]), look
+        yield text[place:], look
+
+
+def _overwritten(runs: Iterable[_Run]) -> Iterator[_Run]:
+    """Yield the runs as they stand at last: of each column of a line what was written there last."""
+    passes: list[list[_Run]] = [[]]
+    for text, look in runs:
+        for piece in _LINE_PARTS.findall(text):
+            if piece == "\r":
+                passes.append([])
+            elif piece == "\n":
+                yield from _last_of_each_column(passes)
+                yield piece, look
+                passes = [[]]
+            else:
+                passes[-1].append((piece, look))
+    yield from _last_of_each_column(passes)
+
+
+def _last_of_each_column(passes: list[list[_Run]]) -> Iterator[_Run]:
+    columns = 0
+    for runs in reversed(passes):
+        column = 0
+        for text, look in runs:
+            if column + len(text) > columns:
+                yield text[max(0, columns - column) :], look
+            column += len(text)
+        columns = max(columns, column)
 
 
 def _after(look: Look, parameters: str) -> Look:

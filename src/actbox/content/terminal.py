@@ -94,7 +94,7 @@ class _View:
         if used:
             yield Text(_safe(" · ".join(used)), style="dim")
 
-    def part(self, part: Part, *, said: bool = False) -> Iterator[RenderableType]:
+    def part(self, part: Part, *, said: bool = False, failed: bool = False) -> Iterator[RenderableType]:
         match part:
             case Step():
                 yield from self._step(part)
@@ -106,7 +106,7 @@ class _View:
                 yield from _sources(part)
             case TextContent():
                 if part.text:
-                    yield printed(part.text, stderr=part.stream == "stderr")
+                    yield printed(part.text, style=("red" if failed else "yellow") if part.stream == "stderr" else "")
                 yield from _sources(part)
             case ReasoningContent():
                 yield Text(_safe(cut(part.text, MAX_CHARS)) or "(reasoning)", style="dim italic")
@@ -132,7 +132,7 @@ class _View:
             inner += self._step(child)
         for result in step.results:
             for part in parts_of(result.outputs):
-                inner += self.part(part)
+                inner += self.part(part, failed=step.success is False)
         if inner:
             yield Padding(Group(*inner), _INDENT)
 
@@ -210,9 +210,9 @@ def _source(code: str, language: str, *, marked: int | None = None) -> Syntax:
     )
 
 
-def printed(text: str, *, stderr: bool = False) -> Text:
+def printed(text: str, *, style: str = "") -> Text:
     """Return what a program printed, with its colours; what else would act on the terminal is made visible."""
-    shown = Text(style="red" if stderr else "")
+    shown = Text(style=style)
     for piece, look in runs_of(cut(text, MAX_CHARS).rstrip("\n")):
         shown.append(without_turns(piece), _style(look))
     return shown
@@ -235,7 +235,7 @@ def _error(item: ErrorContent) -> Iterator[RenderableType]:
     where = "" if line is None else f" in line {line}"
     code = f" {item.code}" if item.code else ""
     if item.details and item.details.strip() != item.message.strip():
-        yield printed(textwrap.dedent(item.details), stderr=True)
+        yield printed(textwrap.dedent(item.details), style="red")
     yield Text(_safe(f"error{code}{where}: {cut(item.message, MAX_CHARS)}"), style="bold red")
     if hint_of(item):
         yield Text(_safe(f"hint: {hint_of(item)}"), style="yellow")

@@ -20,7 +20,7 @@ def printed(value: str, *, stream: str | None = None) -> Markup:
     )
     if stream != "stderr":
         return block
-    return element("div", element("span", text("stderr"), class_="label"), block, class_="labelled bad")
+    return element("div", element("span", text("stderr"), class_="label"), block, class_="labelled stderr")
 
 
 def _run(value: str, look: Look) -> Markup:
