@@ -385,3 +385,16 @@ def test_tags_that_never_end_are_shown_as_text() -> None:
     # A parser that looks for each one's end again takes minutes for so many.
     frame = embedded("<b>x</b>" + "<a " * 50_000, name="x")
     assert frame.count("&amp;lt;a ") == 50_000
+
+
+def test_a_link_to_a_file_of_the_sandbox_leads_to_where_the_file_is_named():
+    note = Annotation(kind="container_file_citation", file_name="revenue.png", file_id="cfile_1")
+    path = "sandbox:/mnt/data/revenue.png"
+    page = shown(TextContent(text=f"See [the chart]({path}) and [another](sandbox:/b.csv).", annotations=(note,)))
+    assert "See the chart and another." in page.text and "sandbox:" not in page.text
+    (source,) = [said["id"] for said in page.all("li")]
+    assert [said.get("href") for said in page.all("a")] == ["#turn-1", f"#{source}", None]
+    start = len("See [the chart](")
+    ranged = Annotation(kind="file_path", file_id="file-1", start=start, end=start + len(path))
+    page = shown(TextContent(text=f"See [the chart]({path}).", annotations=(ranged,)))
+    assert page.all("a")[1]["href"] == f"#{page.all('li')[0]['id']}"

@@ -7,6 +7,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -228,3 +229,16 @@ def test_standard_error_of_what_succeeded_does_not_look_like_an_error(visit):
         "getComputedStyle(document.querySelector('.error')).borderLeftColor"
     )
     assert warned != bad and failed == bad
+
+
+def test_a_time_stands_on_one_line_and_a_tall_picture_fits_the_window(visit):
+    message = Message(
+        model="some-model-with-a-long-name-2025",
+        created_at=datetime(2025, 6, 15, 15, 6, 7, tzinfo=UTC),
+        contents=(DataContent(media_type="image/png", data=png(50, 3000), name="tall"),),
+    )
+    seen = visit([message])
+    assert seen.evaluate("document.querySelector('.when').innerText") == "2025-06-15 15:06 UTC"
+    assert seen.evaluate("document.querySelector('.when').getClientRects().length") == 1
+    assert seen.evaluate("(w => w.offsetWidth <= w.closest('header').clientWidth)(document.querySelector('.when'))")
+    assert 100 < seen.evaluate("document.images[0].offsetHeight") < 800

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from actbox.core.result import ExecutionResult
 
+from .items import CodeInterpreterResult, Content, FunctionResult
 from .messages import Message
 from .page import html_fragment
 from .render import render
 from .results import content_from_result
+from .turns import outputs_of
 from .wire.degrade import as_text
 
 
@@ -34,6 +36,12 @@ def text_of_messages(messages: Iterable[Message]) -> str:
     """Return messages as plain text: each item below its message's role."""
     written = []
     for message in messages:
-        items = [said for item in message.contents if (said := as_text(item))]
+        items = [said for item in message.contents if (said := _as_text(item))]
         written.append("\n".join([f"[{message.role}]", *items]))
     return "\n\n".join(written)
+
+
+def _as_text(item: Content) -> str:
+    if isinstance(item, CodeInterpreterResult | FunctionResult):
+        item = item.model_copy(update={"outputs": outputs_of(item)})
+    return as_text(item)

@@ -43,14 +43,21 @@ from .turns import (
     Part,
     Step,
     Turn,
+    details_of,
     duration,
+    ends_with_message,
     hint_of,
+    laid_out,
+    language_of_argument,
     line_of,
     outcome_in_words,
+    outputs_of,
     parts_of,
     size,
+    title_of_results,
     turns_of,
     usage_in_words,
+    words_of_error,
 )
 
 MAX_CHARS = 20_000
@@ -58,6 +65,8 @@ MAX_CHARS = 20_000
 
 _ROLES = {"user": "blue", "assistant": "green", "tool": "magenta"}
 _INDENT = (0, 0, 0, 2)
+_UNKNOWN_CHARS = 1_000
+"""Of the JSON of an item that is not known here, so much is shown."""
 
 
 class TranscriptView:
@@ -83,7 +92,7 @@ class _View:
 
     def turn(self, turn: Turn) -> Iterator[RenderableType]:
         message = turn.message
-        words = [message.role or "?", message.author, message.model]
+        words = [str(turn.number), turn.heading, message.author, message.model]
         title = Text(_safe(" · ".join(word for word in words if word)), style=_ROLES.get(message.role, "dim"))
         yield Rule(title, align="left", style="dim")
         for part in turn.parts:
@@ -109,15 +118,19 @@ class _View:
                     yield printed(part.text, style=("red" if failed else "yellow") if part.stream == "stderr" else "")
                 yield from _sources(part)
             case ReasoningContent():
-                yield Text(_safe(cut(part.text, MAX_CHARS)) or "(reasoning)", style="dim italic")
+                kept = "(its provider keeps it to itself)"
+                yield Text.assemble(("reasoning: ", "dim"), (_safe(cut(part.text, MAX_CHARS)) or kept, "dim italic"))
             case ErrorContent():
                 yield from _error(part)
             case DataContent():
                 yield from self._data(part)
             case CodeInterpreterCall() | FunctionCall():
-                yield from self._step(Step(part))
+                yield from self._step(Step(laid_out(part)))
             case CodeInterpreterResult() | FunctionResult():
                 yield from self._step(Step(results=[part]))
+            case UnknownContent():
+                yield _named(part)
+                yield Padding(Text(_safe(cut(_json_of(part), _UNKNOWN_CHARS)), style="dim"), _INDENT)
             case _:
                 yield _named(part)
 
@@ -131,7 +144,7 @@ class _View:
         for child in step.inner:
             inner += self._step(child)
         for result in step.results:
-            for part in parts_of(result.outputs):
+            for part in parts_of(outputs_of(result)):
                 inner += self.part(part, failed=step.success is False)
         if inner:
             yield Padding(Group(*inner), _INDENT)
@@ -163,13 +176,20 @@ class _View:
             yield _source(item.text, item.language) if item.language else printed(item.text)
 
 
+def _json_of(item: UnknownContent) -> str:
+    try:
+        return json.dumps(item.raw, indent=2, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError):
+        return repr(item.raw)
+
+
 def _title(step: Step) -> str:
     call = step.call
     if isinstance(call, CodeInterpreterCall):
         return f"{call.name or 'code'} ({call.language})"
     if call is not None:
         return call.name or "tool"
-    return f"result of {step.results[-1].name or step.results[-1].call_id}"
+    return " ".join(filter(None, title_of_results(step)))
 
 
 def _inputs(step: Step) -> Iterator[RenderableType]:
@@ -193,8 +213,11 @@ def _arguments(call: FunctionCall) -> Iterator[RenderableType]:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in call.arguments.items():
-        written = value if isinstance(value, str) and "\n" in value else json.dumps(value, ensure_ascii=False)
-        table.add_row(Text(_safe(name)), Text(_safe(cut(written, MAX_CHARS))))
+        lines = value if isinstance(value, str) and "\n" in value else None
+        language = None if lines is None else language_of_argument(name, call.arguments)
+        written = json.dumps(value, ensure_ascii=False) if lines is None else lines
+        shown = Text(_safe(cut(written, MAX_CHARS))) if language is None else _source(written, language)
+        table.add_row(Text(_safe(name)), shown)
     yield table
 
 
@@ -233,10 +256,12 @@ def _style(look: Look) -> Style:
 def _error(item: ErrorContent) -> Iterator[RenderableType]:
     line = line_of(item)
     where = "" if line is None else f" in line {line}"
-    code = f" {item.code}" if item.code else ""
-    if item.details and item.details.strip() != item.message.strip():
-        yield printed(textwrap.dedent(item.details), style="red")
-    yield Text(_safe(f"error{code}{where}: {cut(item.message, MAX_CHARS)}"), style="bold red")
+    code, message = words_of_error(item)
+    if details_of(item):
+        yield printed(textwrap.dedent(details_of(item)), style="red")
+    # A traceback ends with the message, so that it need not be said again.
+    said = "" if ends_with_message(item) else f": {cut(message, MAX_CHARS)}"
+    yield Text(_safe(" ".join(filter(None, ("error", code))) + where + said), style="bold red")
     if hint_of(item):
         yield Text(_safe(f"hint: {hint_of(item)}"), style="yellow")
 

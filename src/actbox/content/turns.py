@@ -5,9 +5,14 @@ Pages and terminals both show this, so that they show the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from pygments.lexers import find_lexer_class_for_filename
 
 from .items import (
     CodeInterpreterCall,
@@ -18,10 +23,16 @@ from .items import (
     FunctionCall,
     FunctionResult,
     TextContent,
+    UnknownContent,
+    UriContent,
     UsageContent,
+    arguments_from_json,
 )
 from .media import bare_media_type
 from .messages import Message
+
+_OWN_RUN = re.compile(r"run(?:-(\d+))?")
+"""The ids of calls of results of ours that were made of no call."""
 
 Call: TypeAlias = CodeInterpreterCall | FunctionCall
 Result: TypeAlias = CodeInterpreterResult | FunctionResult
@@ -38,6 +49,8 @@ class Step:
     results: list[Result] = field(default_factory=list)
     inner: list[Step] = field(default_factory=list)
     measured_ms: float | None = None
+    anchor: str | None = None
+    """What a page calls the place of a step that failed, so that something may lead there."""
 
     @property
     def success(self) -> bool | None:
@@ -82,6 +95,18 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
     usage: list[UsageContent] = field(default_factory=list)
 
+    @property
+    def heading(self) -> str:
+        """The role; of a notebook's cell `text`, or `In [n]` with the count that it has."""
+        contents = self.message.contents
+        cell = contents[0] if contents else None
+        if isinstance(cell, TextContent) and "jupyter" in cell.provider_data and self.message.role == "user":
+            return "text"
+        if isinstance(cell, CodeInterpreterCall) and "jupyter" in cell.provider_data:
+            count = cell.provider_data["jupyter"].get("execution_count")
+            return f"In [{count if isinstance(count, int) else ' '}]"
+        return self.message.role or "?"
+
 
 def turns_of(messages: Iterable[Message]) -> list[Turn]:
     """Return the turns. A message that only has results of calls in turns before it is no turn of its own."""
@@ -90,7 +115,7 @@ def turns_of(messages: Iterable[Message]) -> list[Turn]:
     for message in messages:
         turn = Turn(len(turns) + 1, message)
         taken = False
-        for part in parts_of(message.contents):
+        for part in parts_of(_with_known_tools(message.contents)):
             if isinstance(part, UsageContent):
                 turn.usage.append(part)
             elif isinstance(part, CodeInterpreterCall | FunctionCall):
@@ -113,6 +138,14 @@ def turns_of(messages: Iterable[Message]) -> list[Turn]:
     return turns
 
 
+def steps_of(parts: Iterable[Part]) -> Iterator[Step]:
+    """Yield the steps among some parts, each before those that it made itself."""
+    for part in parts:
+        if isinstance(part, Step):
+            yield part
+            yield from steps_of(part.inner)
+
+
 def _note_duration(turn: Turn, steps: _Steps) -> None:
     """Say how long a program took where the usage of its message is of nothing else, as it is in results of ours."""
     results = [item for item in turn.message.contents if isinstance(item, CodeInterpreterResult)]
@@ -129,7 +162,7 @@ class _Steps:
 
     def called(self, call: Call) -> Step | None:
         """Return the new step; `None` where it is part of another one already."""
-        step = Step(call)
+        step = Step(laid_out(call))
         self._by_id[isinstance(call, CodeInterpreterCall), call.call_id] = step
         if isinstance(call, FunctionCall) and call.called_by is not None:
             caller = self._by_id.get((True, call.called_by))
@@ -191,6 +224,151 @@ def _richness(item: TextContent | DataContent) -> int:
     return 1 + order.index(bare) if bare in order else 8 if bare == "text/plain" else 7
 
 
+# Calls and results, as they are shown
+
+
+def laid_out(call: Call) -> Call:
+    """Return a call whose program is one object of JSON, as of an editor, as the call of a tool that it is."""
+    if not isinstance(call, CodeInterpreterCall) or call.language != "json":
+        return call
+    if not all(
+        isinstance(item, TextContent) or (isinstance(item, DataContent) and item.is_text) for item in call.inputs
+    ):
+        return call
+    arguments = arguments_from_json(call.code)
+    if isinstance(arguments, str):
+        return call
+    return FunctionCall(call_id=call.call_id, name=call.name or "json", arguments=arguments)
+
+
+_CODE = ("code", "source", "program", "script")
+_FILE_TEXT = ("file_text", "old_str", "new_str", "insert_text", "content", "contents")
+
+
+def language_of_argument(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Return in which language an argument is written, "" where that is not known; `None` where it is no code."""
+    if name in _CODE:
+        language = arguments.get("language")
+        return language if isinstance(language, str) else "python"
+    path = arguments.get("path", arguments.get("file_path"))
+    if name not in _FILE_TEXT or not isinstance(path, str):
+        return None
+    lexer = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return "" if lexer is None or not lexer.aliases else str(lexer.aliases[0])
+
+
+def outputs_of(result: Result) -> tuple[Content, ...]:
+    """Return what a result came to; the structured content of an MCP result too, unless a text of it says the same."""
+    structured = result.provider_data.get("mcp", {}).get("structuredContent")
+    if structured is None or any(_says(item, structured) for item in result.outputs):
+        return result.outputs
+    return (*result.outputs, TextContent(text=json.dumps(structured, indent=2, ensure_ascii=False)))
+
+
+def _says(item: Content, value: Any) -> bool:
+    if not isinstance(item, TextContent):
+        return False
+    # A server wraps what is no object as `result`.
+    bare = value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
+    if item.text == bare:
+        return True
+    try:
+        return json.loads(item.text) in (value, bare)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _with_known_tools(items: Iterable[Content]) -> list[Content]:
+    """Return the items, those of tools that a provider runs itself as calls and results, as far as they can be told."""
+    return [known for item in items for known in (_tool_items(item) if isinstance(item, UnknownContent) else [item])]
+
+
+def _tool_items(item: UnknownContent) -> list[Content]:
+    raw = item.raw
+    kind = raw.get("type") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or not isinstance(kind, str):
+        return [item]
+    name, call_id, caller = raw.get("name"), raw.get("id"), raw.get("tool_use_id")
+    if kind.endswith("tool_use") and isinstance(name, str) and isinstance(call_id, str):
+        given = raw.get("input")
+        return [FunctionCall(call_id=call_id, name=name, arguments=given if isinstance(given, dict) else {})]
+    if kind.endswith("_tool_result") and isinstance(caller, str):
+        outputs = tuple(_tool_outputs(raw.get("content")))
+        failed = raw.get("is_error") is True or any(isinstance(output, ErrorContent) for output in outputs)
+        tool = kind.removesuffix("_tool_result")
+        return [FunctionResult(call_id=caller, name=tool, outputs=outputs, is_error=failed)]
+    if kind.endswith("_call") and isinstance(call_id, str):
+        return _whole_call(raw, name if isinstance(name, str) else kind.removesuffix("_call"), call_id)
+    return [item]
+
+
+_NO_ARGUMENTS = frozenset({"type", "id", "name", "status", "results", "result", "output", "error"})
+
+
+def _whole_call(raw: Mapping[str, Any], name: str, call_id: str) -> list[Content]:
+    """Return a call that has its result in itself, as those of OpenAI's own tools."""
+    action = raw.get("action")
+    given: Any = action if isinstance(action, dict) else {key: raw[key] for key in raw if key not in _NO_ARGUMENTS}
+    if isinstance(raw.get("arguments"), str):
+        given = arguments_from_json(raw["arguments"])
+    call = FunctionCall(call_id=call_id, name=name, arguments=given)
+    outputs: list[Content] = []
+    for came in ("results", "result", "output"):
+        outputs += _tool_outputs(raw.get(came))
+    error = raw.get("error")
+    if error:
+        outputs.append(ErrorContent(message=error if isinstance(error, str) else _as_json(error)))
+    failed = bool(error) or raw.get("status") in ("failed", "incomplete")
+    if not outputs and not failed and raw.get("status") not in (None, "completed"):
+        return [call]
+    return [call, FunctionResult(call_id=call_id, outputs=tuple(outputs), is_error=failed)]
+
+
+def _tool_outputs(content: Any) -> Iterator[Content]:
+    for entry in content if isinstance(content, list) else [content]:
+        fields = entry if isinstance(entry, dict) else {}
+        kind, url, title = fields.get("type"), fields.get("url"), fields.get("title")
+        if entry in (None, "", [], {}):
+            continue
+        if isinstance(entry, str):
+            yield TextContent(text=entry)
+        elif isinstance(kind, str) and kind.endswith("_error"):
+            yield ErrorContent(message=str(fields.get("error_code") or _as_json(entry)))
+        elif kind == "text" and isinstance(fields.get("text"), str):
+            yield TextContent(text=fields["text"])
+        elif isinstance(url, str) and "content" not in fields:
+            yield UriContent(uri=url, name=title if isinstance(title, str) else None)
+        else:
+            yield TextContent(text=_as_json(entry))
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# Errors
+
+
+def words_of_error(item: ErrorContent) -> tuple[str, str]:
+    """Return the code and the message of an error, neither of which repeats the other."""
+    code = item.code or ""
+    return (
+        ("", item.message)
+        if not code or item.message == code or item.message.startswith(f"{code}:")
+        else (code, item.message)
+    )
+
+
+def details_of(item: ErrorContent) -> str:
+    """Return the details of an error, "" where they are no more than its message."""
+    return item.details if item.details and item.details.strip() != item.message.strip() else ""
+
+
+def ends_with_message(item: ErrorContent) -> bool:
+    """Return whether the details end with the message, as a traceback does."""
+    return bool(item.message.strip()) and details_of(item).rstrip().endswith(item.message.strip())
+
+
 def line_of(item: Content) -> int | None:
     """Return the line of the program that an error names; `None` where it names none."""
     if not isinstance(item, ErrorContent):
@@ -220,6 +398,11 @@ def duration(milliseconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+def instant(when: datetime) -> str:
+    """Return date and time to the minute, in UTC where the zone is known."""
+    return f"{when:%Y-%m-%d %H:%M}" if when.tzinfo is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def size(count: float) -> str:
     """Return a number of bytes with its unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
@@ -245,8 +428,27 @@ def usage_in_words(usage: UsageContent) -> list[str]:
         elif name.endswith("_bytes"):
             words.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {size(value)}")
         else:
-            words.append(f"{value:,} {name.replace('_', ' ')}")
+            words.append(f"{value:,} {_name_of_count(name)}")
     return words
+
+
+def _name_of_count(name: str) -> str:
+    """Return `output_tokens_details.reasoning_tokens` as `reasoning tokens out`."""
+    group, _, own = name.rpartition(".")
+    side = {"input": " in", "prompt": " in", "output": " out", "completion": " out"}
+    if group.endswith("_details"):
+        return own.replace("_", " ") + side.get(group.partition("_")[0], "")
+    return name.replace(".", " ").replace("_", " ")
+
+
+def title_of_results(step: Step) -> tuple[str, str]:
+    """Return what to call a result that came without its call, and its name; no name where it is a run of ours."""
+    result = step.results[-1]
+    found = None if result.name else _OWN_RUN.fullmatch(result.call_id)
+    if found is not None:
+        return f"result {found[1] or ''}".rstrip(), ""
+    kind = "code" if isinstance(result, CodeInterpreterResult) else "tool"
+    return f"result of {kind}", result.name or result.call_id
 
 
 def outcome_in_words(step: Step) -> str:

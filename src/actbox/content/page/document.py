@@ -9,7 +9,7 @@ from importlib.resources import files
 from actbox.content.items import CodeInterpreterCall, UsageContent
 from actbox.content.messages import Message
 from actbox.content.streaming import coalesce
-from actbox.content.turns import Step, Turn, turns_of, usage_in_words
+from actbox.content.turns import Turn, instant, steps_of, turns_of, usage_in_words
 
 from .markup import EMPTY, Markup, element, folded, joined, text
 from .parts import parts_block
@@ -41,7 +41,7 @@ def html_page(messages: Iterable[Message], *, title: str) -> str:
         _style("page.css"),
         _style("turns.css"),
     )
-    top = element("header", element("h1", text(title)), element("p", text(_summary(turns)), class_="note"))
+    top = element("header", element("h1", text(title)), element("p", _summary(turns), class_="note"))
     body = element("body", element("main", top, *map(_turn, turns), class_="actbox"))
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n".encode("utf-8", "replace").decode()
 
@@ -59,20 +59,22 @@ def _style(name: str) -> Markup:
     return Markup(f"<style>{(files(__package__) / name).read_text('utf-8')}</style>")
 
 
-def _summary(turns: Sequence[Turn]) -> str:
-    steps = [step for turn in turns for part in turn.parts if isinstance(part, Step) for step in (part, *part.inner)]
+def _summary(turns: Sequence[Turn]) -> Markup:
+    steps = [step for turn in turns for step in steps_of(turn.parts)]
     runs = sum(isinstance(step.call, CodeInterpreterCall) for step in steps)
-    failed = sum(step.success is False for step in steps)
+    failed = [step for step in steps if step.success is False]
+    for number, step in enumerate(failed, 1):
+        step.anchor = f"failure-{number}"
     models = dict.fromkeys(turn.message.model for turn in turns if turn.message.model)
-    words = [_counted(len(turns), "turn")]
-    words += [_counted(runs, "program")] if runs else []
-    words += [_counted(len(steps) - runs, "tool call")] if len(steps) > runs else []
-    words += [f"{failed} failed"] if failed else []
-    words += [", ".join(models)] if models else []
+    words = [text(_counted(len(turns), "turn"))]
+    words += [text(_counted(runs, "program"))] if runs else []
+    words += [text(_counted(len(steps) - runs, "tool call"))] if len(steps) > runs else []
+    words += [element("a", text(f"{len(failed)} failed"), href="#failure-1")] if failed else []
+    words += [text(", ".join(models))] if models else []
     whole = coalesce(item.model_copy(update={"provider_data": {}}) for turn in turns for item in turn.usage)
     if len(turns) > 1:
-        words += [word for item in whole if isinstance(item, UsageContent) for word in usage_in_words(item)[:2]]
-    return " · ".join(words)
+        words += [text(word) for item in whole if isinstance(item, UsageContent) for word in usage_in_words(item)[:2]]
+    return Markup(" · ".join(words))
 
 
 def _counted(count: int, name: str) -> str:
@@ -81,12 +83,16 @@ def _counted(count: int, name: str) -> str:
 
 def _turn(turn: Turn) -> Markup:
     message = turn.message
-    role = element("h2", element("a", text(message.role or "?"), href=f"#turn-{turn.number}"))
+    count = element("span", text(f"{turn.number} "), class_="count")
+    role = element("h2", element("a", count, text(turn.heading), href=f"#turn-{turn.number}"))
     said = [message.author, message.model]
-    said.append(message.created_at.isoformat(" ", "seconds") if message.created_at else None)
     said.append(None if message.finish_reason in _QUIET else f"ended by {message.finish_reason}")
-    note = " · ".join(word for word in said if word)
-    head = element("header", role, element("p", text(note), class_="note") if note else EMPTY)
+    notes = [text(" · ".join(word for word in said if word))]
+    if message.created_at is not None:
+        exact = message.created_at.isoformat(" ", "seconds")
+        notes.append(element("span", text(instant(message.created_at)), class_="when", title=exact))
+    note = Markup(" ".join(filter(None, notes)))
+    head = element("header", role, element("p", note, class_="note") if note else EMPTY)
     kind = message.role if message.role in ("user", "assistant", "system", "developer", "tool") else "other"
     body = element("div", _body(turn), class_="body")
     return element("article", head, body, class_=kind, id=f"turn-{turn.number}")

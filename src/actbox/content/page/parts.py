@@ -30,19 +30,26 @@ from actbox.content.turns import (
     Forms,
     Part,
     Step,
+    details_of,
     duration,
+    ends_with_message,
     hint_of,
+    laid_out,
+    language_of_argument,
     line_of,
     outcome_in_words,
+    outputs_of,
     parts_of,
+    title_of_results,
     usage_in_words,
+    words_of_error,
 )
 
 from .code import code_block
 from .files import as_text, data_block, hosted_block, json_block, uri_block, vector_store_block
 from .markup import EMPTY, Markup, element, folded, joined, text
 from .printed import SHOWN_CHARS, printed
-from .prose import link, prose
+from .prose import anchor_of, link, prose
 
 _OPEN_LINES = 30
 _INLINE_CHARS = 80
@@ -77,7 +84,7 @@ def _step(step: Step) -> Markup:
     time = EMPTY if took is None else element("span", text(duration(took)), class_="took")
     head = element("p", _title(step), outcome, time, class_="head")
     inner = timeline(step.inner) if step.inner else EMPTY
-    return element("li", head, _inputs(step), inner, *_results(step), class_=verdict)
+    return element("li", head, _inputs(step), inner, *_results(step), class_=verdict, id=step.anchor)
 
 
 def _title(step: Step) -> Markup:
@@ -89,9 +96,9 @@ def _title(step: Step) -> Markup:
         return element("span", element("strong", text("code")), text(f" {words}"), tool, class_="title")
     if call is not None:
         return element("span", element("strong", text("tool")), text(" "), element("code", text(call.name or "?")))
-    name = step.results[-1].name or step.results[-1].call_id
-    kind = "code" if step.results[-1].type == "code_interpreter_result" else "tool"
-    return element("span", element("strong", text(f"result of {kind}")), text(" "), element("code", text(name)))
+    title, name = title_of_results(step)
+    named = joined(text(" "), element("code", text(name))) if name else EMPTY
+    return element("span", element("strong", text(title)), named)
 
 
 def _inputs(step: Step) -> Markup:
@@ -124,10 +131,7 @@ def _arguments(call: FunctionCall) -> Markup:
 
 def _argument(name: str, value: Any, given: JsonObject) -> Markup:
     if isinstance(value, str) and "\n" in value:
-        language = given.get("language")
-        is_code = name in ("code", "source", "program", "script")
-        said = language if isinstance(language, str) else "python"
-        return code_block(cut(value, SHOWN_CHARS), said if is_code else "", numbered=False)
+        return code_block(cut(value, SHOWN_CHARS), language_of_argument(name, given) or "", numbered=False)
     written = json.dumps(value, ensure_ascii=False)
     return element("code", text(written)) if len(written) <= _INLINE_CHARS else json_block(written)
 
@@ -137,7 +141,7 @@ def _results(step: Step) -> list[Markup]:
     for number, result in enumerate(step.results):
         if number:
             shown.append(element("p", text("another result"), class_="note"))
-        parts = [part for part in parts_of(result.outputs) if not isinstance(part, UsageContent)]
+        parts = [part for part in parts_of(outputs_of(result)) if not isinstance(part, UsageContent)]
         shown += [part_block(part) for part in parts]
     return shown
 
@@ -150,7 +154,7 @@ def part_block(part: Part, *, said: bool = False) -> Markup:
         case Forms():
             return _forms(part)
         case TextContent() if said and part.stream is None:
-            return joined(prose(part.text), _sources(part.annotations))
+            return joined(prose(part.text, part.annotations), _sources(part.annotations))
         case TextContent():
             return joined(_printed_text(part), _sources(part.annotations))
         case ReasoningContent():
@@ -168,7 +172,7 @@ def part_block(part: Part, *, said: bool = False) -> Markup:
         case UsageContent():
             return element("p", text(" · ".join(usage_in_words(part))), class_="note")
         case CodeInterpreterCall() | FunctionCall():
-            return timeline([Step(part)])
+            return timeline([Step(laid_out(part))])
         case CodeInterpreterResult() | FunctionResult():
             return timeline([Step(results=[part])])
         case UnknownContent():
@@ -198,12 +202,6 @@ def _forms(forms: Forms) -> Markup:
     return element("div", element("span", text("value"), class_="label"), shown, *folds, class_="labelled value")
 
 
-def _other_form(form: TextContent | DataContent) -> Markup:
-    if isinstance(form, TextContent):
-        return folded(text("as text"), part_block(form))
-    return folded(text(f"as {form.media_type}"), as_text(form) if form.is_text else part_block(form))
-
-
 def _reasoning(item: ReasoningContent) -> Markup:
     if not item.text:
         return element("p", text("reasoning that its provider keeps to itself"), class_="note")
@@ -214,31 +212,39 @@ def error_block(item: ErrorContent) -> Markup:
     """Return an error: what happened, where, what to do about it, and the details."""
     line = line_of(item)
     where = element("span", text(f" · line {line}"), class_="took") if line is not None else EMPTY
-    code = element("code", text(item.code)) if item.code else EMPTY
+    said, words = words_of_error(item)
+    code = element("code", text(said)) if said else EMPTY
     head = element("p", element("strong", text("error ")), code, where, class_="head")
-    message = element("p", text(item.message), class_="message")
+    message = element("p", text(words), class_="message")
     hint = hint_of(item)
     advice = element("p", text(f"hint: {hint}"), class_="note") if hint else EMPTY
     details = EMPTY
-    if item.details and item.details.strip() != item.message.strip():
-        lines = item.details.count("\n") + 1
-        details = folded(text("details"), printed(item.details), opened=lines <= _OPEN_LINES)
+    if details_of(item):
+        opened = details_of(item).count("\n") < _OPEN_LINES
+        details = folded(text("details"), printed(details_of(item)), opened=opened)
+        # A traceback that is open ends with the message, so that it need not be said again.
+        message = EMPTY if opened and ends_with_message(item) else message
     return element("div", head, message, details, advice, class_="error", role="group", aria_label="error")
 
 
 def _sources(annotations: tuple[Annotation, ...]) -> Markup:
     """Name what a text refers to, each source once."""
-    named: dict[Markup, None] = {}
+    named: dict[Markup, str] = {}
     for note in annotations:
         words = note.title or note.file_name or note.url or note.file_id or note.snippet
         if not words:
             continue
         words = cut(words, 300)
         file = f" ({note.file_id})" if note.file_id and note.file_id != words else ""
-        named[joined(link(note.url, words) if note.url else text(words), text(file))] = None
+        named.setdefault(joined(link(note.url, words) if note.url else text(words), text(file)), anchor_of(note))
     if not named:
         return EMPTY
-    return element("ul", *(element("li", name) for name in named), class_="sources", aria_label="sources")
+    return element(
+        "ul",
+        *(element("li", name, id=anchor) for name, anchor in named.items()),
+        class_="sources",
+        aria_label="sources",
+    )
 
 
 def _unknown(format: str, raw: Any) -> Markup:
