@@ -8,6 +8,7 @@ import pytest
 
 from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.content import (
+    CodeInterpreterCall,
     CodeInterpreterResult,
     ErrorContent,
     FunctionCall,
@@ -15,7 +16,9 @@ from actbox.content import (
     Message,
     ReasoningContent,
     TextContent,
+    UnknownContent,
     UsageContent,
+    code_content,
 )
 from actbox.content.results import content_from_result
 from actbox.content.turns import turns_of, usage_in_words
@@ -140,3 +143,20 @@ def test_the_count_of_failures_leads_to_the_first_of_them():
     )
     assert "#failure-1" in [said["href"] for said in page.all("a")] and "2 failed" in page.text
     assert [said["id"] for said in page.all("li") if "id" in said] == ["failure-1", "failure-2"]
+
+
+@pytest.mark.parametrize("depth", [150, 600, 100_000])
+def test_what_is_nested_deeply_is_shown_as_it_is(depth):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    calls = [
+        CodeInterpreterCall(call_id="e", inputs=(code_content(deep, "json"),)),
+        UnknownContent(format="f", raw={"type": "odd_call", "id": "o", "status": "completed", "arguments": deep}),
+    ]
+    for call in calls:
+        for text in both([Message(contents=(call,))]):
+            assert '"a"' in text
+    if depth < 200:
+        value = json.loads(deep)
+        result = FunctionResult(call_id="m", provider_data={"mcp": {"structuredContent": value}})
+        for text in both([Message(contents=(result, UnknownContent(format="f", raw=value)))]):
+            assert '"a"' in text

@@ -43,6 +43,7 @@ from .turns import (
     Part,
     Step,
     Turn,
+    as_json,
     details_of,
     duration,
     ends_with_message,
@@ -130,7 +131,7 @@ class _View:
                 yield from self._step(Step(results=[part]))
             case UnknownContent():
                 yield _named(part)
-                yield Padding(Text(_safe(cut(_json_of(part), _UNKNOWN_CHARS)), style="dim"), _INDENT)
+                yield Padding(Text(_safe(cut(as_json(part.raw), _UNKNOWN_CHARS)), style="dim"), _INDENT)
             case _:
                 yield _named(part)
 
@@ -174,13 +175,6 @@ class _View:
             yield Text(f"data {_size_of(item)}", style="dim")
         if item.is_text and item.name is None:
             yield _source(item.text, item.language) if item.language else printed(item.text)
-
-
-def _json_of(item: UnknownContent) -> str:
-    try:
-        return json.dumps(item.raw, indent=2, ensure_ascii=False)
-    except (ValueError, TypeError, RecursionError):
-        return repr(item.raw)
 
 
 def _title(step: Step) -> str:

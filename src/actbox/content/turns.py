@@ -235,10 +235,16 @@ def laid_out(call: Call) -> Call:
         isinstance(item, TextContent) or (isinstance(item, DataContent) and item.is_text) for item in call.inputs
     ):
         return call
-    arguments = arguments_from_json(call.code)
-    if isinstance(arguments, str):
-        return call
-    return FunctionCall(call_id=call.call_id, name=call.name or "json", arguments=arguments)
+    made = _function_call(call.call_id, call.name or "json", call.code)
+    return call if isinstance(made.arguments, str) else made
+
+
+def _function_call(call_id: str, name: str, arguments: str) -> FunctionCall:
+    """Return a call with the arguments that a text is as JSON, or the text where it is none or nested too deeply."""
+    try:
+        return FunctionCall(call_id=call_id, name=name, arguments=arguments_from_json(arguments))
+    except (ValueError, RecursionError):
+        return FunctionCall(call_id=call_id, name=name, arguments=arguments)
 
 
 _CODE = ("code", "source", "program", "script")
@@ -262,7 +268,7 @@ def outputs_of(result: Result) -> tuple[Content, ...]:
     structured = result.provider_data.get("mcp", {}).get("structuredContent")
     if structured is None or any(_says(item, structured) for item in result.outputs):
         return result.outputs
-    return (*result.outputs, TextContent(text=json.dumps(structured, indent=2, ensure_ascii=False)))
+    return (*result.outputs, TextContent(text=as_json(structured)))
 
 
 def _says(item: Content, value: Any) -> bool:
@@ -270,10 +276,8 @@ def _says(item: Content, value: Any) -> bool:
         return False
     # A server wraps what is no object as `result`.
     bare = value["result"] if isinstance(value, dict) and value.keys() == {"result"} else value
-    if item.text == bare:
-        return True
     try:
-        return json.loads(item.text) in (value, bare)
+        return item.text == bare or json.loads(item.text) in (value, bare)
     except (ValueError, RecursionError):
         return False
 
@@ -308,16 +312,16 @@ _NO_ARGUMENTS = frozenset({"type", "id", "name", "status", "results", "result", 
 def _whole_call(raw: Mapping[str, Any], name: str, call_id: str) -> list[Content]:
     """Return a call that has its result in itself, as those of OpenAI's own tools."""
     action = raw.get("action")
-    given: Any = action if isinstance(action, dict) else {key: raw[key] for key in raw if key not in _NO_ARGUMENTS}
-    if isinstance(raw.get("arguments"), str):
-        given = arguments_from_json(raw["arguments"])
+    given = action if isinstance(action, dict) else {key: raw[key] for key in raw if key not in _NO_ARGUMENTS}
     call = FunctionCall(call_id=call_id, name=name, arguments=given)
+    if isinstance(raw.get("arguments"), str):
+        call = _function_call(call_id, name, raw["arguments"])
     outputs: list[Content] = []
     for came in ("results", "result", "output"):
         outputs += _tool_outputs(raw.get(came))
     error = raw.get("error")
     if error:
-        outputs.append(ErrorContent(message=error if isinstance(error, str) else _as_json(error)))
+        outputs.append(ErrorContent(message=error if isinstance(error, str) else as_json(error)))
     failed = bool(error) or raw.get("status") in ("failed", "incomplete")
     if not outputs and not failed and raw.get("status") not in (None, "completed"):
         return [call]
@@ -333,17 +337,21 @@ def _tool_outputs(content: Any) -> Iterator[Content]:
         if isinstance(entry, str):
             yield TextContent(text=entry)
         elif isinstance(kind, str) and kind.endswith("_error"):
-            yield ErrorContent(message=str(fields.get("error_code") or _as_json(entry)))
+            yield ErrorContent(message=str(fields.get("error_code") or as_json(entry)))
         elif kind == "text" and isinstance(fields.get("text"), str):
             yield TextContent(text=fields["text"])
         elif isinstance(url, str) and "content" not in fields:
             yield UriContent(uri=url, name=title if isinstance(title, str) else None)
         else:
-            yield TextContent(text=_as_json(entry))
+            yield TextContent(text=as_json(entry))
 
 
-def _as_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+def as_json(value: Any) -> str:
+    """Return a value as indented JSON; a few words where it is nested too deeply for that."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
 
 
 # Errors

@@ -30,6 +30,7 @@ from actbox.content.turns import (
     Forms,
     Part,
     Step,
+    as_json,
     details_of,
     duration,
     ends_with_message,
@@ -115,9 +116,12 @@ def _is_code(item: Content) -> bool:
 
 
 def _arguments(call: FunctionCall) -> Markup:
-    given = call.arguments
-    if isinstance(given, str):
-        given = arguments_from_json(given)
+    written = given = call.arguments
+    if isinstance(written, str):
+        try:
+            given = arguments_from_json(written)
+        except RecursionError:
+            return printed(written)
     if isinstance(given, str):
         return printed(given) if given else EMPTY
     if not given:
@@ -250,8 +254,6 @@ def _sources(annotations: tuple[Annotation, ...]) -> Markup:
 def _unknown(format: str, raw: Any) -> Markup:
     kind = raw.get("type") if isinstance(raw, dict) else None
     words = f"an item of {format or 'unknown format'} that is not known here" + (f": {kind}" if kind else "")
-    try:
-        written = json.dumps(raw, indent=2, ensure_ascii=False)
-    except (ValueError, TypeError, RecursionError):
-        written = repr(raw)
-    return folded(text(cut(words, 200)), code_block(cut(written, SHOWN_CHARS), "json", numbered=False), kind="unknown")
+    return folded(
+        text(cut(words, 200)), code_block(cut(as_json(raw), SHOWN_CHARS), "json", numbered=False), kind="unknown"
+    )
