@@ -141,15 +141,16 @@ def test_what_a_format_writes_is_found_to_be_of_it_and_read_back(name):
         (" \n", "nothing in it"),
         ("hello", "line 1 is not JSON"),
         ('{\n"a": 1,\nb}', "line 3 is not JSON"),
-        ('{"contents": []}\n{"contents": [}\n', "line 2 is not JSON"),
-        ('{"contents": []}\n\n{"conte', "line 3 is not JSON"),
+        ('{"contents": []}\n{"contents": [}\n{"contents": []}\n', "line 2 is not JSON"),
+        ('{"contents": []}\n\n{"conte\n{"contents": []}', "line 3 is not JSON"),
         ('data: {"a":\n\n', "line 1 is not JSON"),
+        ('data: {"a":\n\ndata: {}\n', "line 1 is not JSON"),
         ("data: {}\nnonsense\n", "line 2 is no line of server-sent events"),
         ('{"some": "thing"}', "looks like none of the formats: anthropic, "),
         ('{"some": 1}\n{"some": 2}\n', "line 1: this looks like none of the formats"),
         ("3", "looks like none of the formats"),
         ("null", "looks like none of the formats"),
-        ("[]", "looks like none of the formats"),
+        ("[]", "there are no messages in it"),
         ("[" * 200_000, "nested too deeply"),
         ("9" * 5_000, "not JSON"),
     ],
@@ -161,7 +162,7 @@ def test_what_is_no_transcript_is_named(text, said):
 
 
 def test_a_damaged_message_is_named_with_its_format():
-    with pytest.raises(ValueError, match=r"cannot be read as actbox \(actbox\)"):
+    with pytest.raises(ValueError, match=r"cannot be read as actbox: contents\[0\]\.text: Field required$"):
         read_transcript('{"contents": [{"type": "text"}]}')
     with pytest.raises(ValueError, match="the result's stdout is not as it should be"):
         read_transcript('{"stdout": 1, "stderr": "", "exit_code": 0}')
@@ -175,3 +176,137 @@ def test_a_format_that_there_is_not_is_named():
 def test_a_document_is_not_read_as_a_result_that_it_is_not():
     with pytest.raises(ValueError, match="no result"):
         read_transcript(json.dumps(QUESTION.to_dict()), format=RESULT)
+
+
+REQUESTS = {
+    "anthropic": {
+        "model": "m",
+        "max_tokens": 9,
+        "system": "s",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+    },
+    "openai-responses": {"model": "m", "input": "hi"},
+    "openai-chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "systemInstruction": {"parts": []}},
+    "bedrock-converse": {"modelId": "m", "messages": [{"role": "user", "content": [{"text": "hi"}]}]},
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_body_of_a_request_is_read(name):
+    transcript = read_transcript(json.dumps(REQUESTS[name]))
+    assert transcript.format == name
+    assert transcript.messages[-1].text == "hi"
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": [{"code_execution": {}}]}, {"system_instruction": {"parts": [{"text": "s"}]}}]
+)
+def test_the_body_of_a_request_to_gemini_is_no_event_of_ours(more):
+    document = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], **more}
+    for text in (json.dumps(document), json.dumps(document) + "\n" + json.dumps(document)):
+        transcript = read_transcript(text)
+        assert (transcript.format, transcript.messages[-1].text) == ("gemini", "hi")
+
+
+def test_the_error_of_openai_is_read():
+    error = {"message": "no such model", "type": "invalid_request_error", "param": None, "code": "model_not_found"}
+    transcript = read_transcript(json.dumps({"error": error}))
+    (found,) = transcript.messages[0].contents
+    assert (transcript.format, found.message, found.code) == ("openai-responses", "no such model", "model_not_found")
+
+
+def test_results_on_lines_of_their_own_are_calls_of_their_own():
+    results = [
+        ExecutionResult(stdout="a\n"),
+        ExecutionResult(exit_code=1, error=ErrorInfo(kind=ErrorKind.TIMEOUT, type="", message="too long")),
+        ExecutionResult(stdout="c\n"),
+    ]
+    messages = read_transcript("".join(json.dumps(result.to_dict()) + "\n" for result in results)).messages
+    assert [message.contents[0].call_id for message in messages] == ["run-1", "run-2", "run-3"]
+    assert [result_from_content(message.contents) for message in messages] == results
+
+
+def test_two_results_of_agentcore_are_calls_of_their_own():
+    lines = [
+        {"result": {"content": [{"type": "text", "text": out}], "structuredContent": {"stdout": out, "exitCode": 0}}}
+        for out in ("a", "b")
+    ]
+    messages = read_transcript("".join(json.dumps(line) + "\n" for line in lines), format="agentcore").messages
+    results = [item for message in messages for item in message.contents]
+    assert [result.call_id for result in results] == ["code-1", "code-2"]
+
+
+def test_conversations_on_lines_of_their_own_do_not_share_calls():
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    talks = [
+        {
+            "messages": [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": answer},
+            ]
+        }
+        for answer in ("one", "two")
+    ]
+    items = [
+        item
+        for message in read_transcript("".join(json.dumps(talk) + "\n" for talk in talks)).messages
+        for item in message.contents
+    ]
+    assert [item.call_id for item in items] == ["c-1", "c-1", "c-2", "c-2"]
+
+
+def test_calls_and_results_of_one_conversation_keep_their_ids():
+    assert [item.call_id for item in read_transcript(lines([QUESTION, ANSWER])).messages[1].contents] == ["c", "c"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[], [Message(role="user")], [Message(role="user"), ANSWER], [Message(), Message(role="user", author="me")]],
+)
+def test_messages_without_items_are_read_back(messages):
+    document = {"format": "openai-chat", "messages": [message.to_dict() for message in messages]}
+    transcript = read_transcript(json.dumps(document))
+    assert transcript.format == "actbox" and transcript.messages == tuple(messages)
+    assert transcript.warnings == (() if messages else ("there are no messages in it",))
+
+
+@pytest.mark.parametrize("torn", ['{"conte', '{"contents": [}\n', "nonsense\n\n"])
+def test_a_torn_last_line_hides_nothing_and_is_named(torn):
+    transcript = read_transcript(lines([QUESTION, ANSWER]) + torn)
+    assert transcript.messages == (QUESTION, ANSWER)
+    (warning,) = transcript.warnings
+    assert warning.startswith("line 3 is not JSON") and "left out" in warning
+
+
+@pytest.mark.parametrize("torn", ['data: {"contents": [', 'data: {"contents": [\n\n', "dat"])
+def test_a_torn_last_event_hides_nothing_and_is_named(torn):
+    whole = "".join(f"data: {json.dumps(piece.to_dict())}\n\n" for piece in PIECES)
+    transcript = read_transcript(whole + torn)
+    assert transcript.messages[0].text == "forty-two"
+    (warning,) = transcript.warnings
+    assert warning.startswith("line 7 is ") and "left out" in warning
+
+
+def test_a_foreign_line_is_kept_and_changes_nothing_of_the_others():
+    said = [{"role": "user", "content": "a"}, {"foo": 1}, {"role": "assistant", "content": "b"}]
+    transcript = read_transcript("".join(json.dumps(one) + "\n" for one in said))
+    assert transcript.format == "openai-chat"
+    assert [message.role for message in transcript.messages] == ["user", "unknown", "assistant"]
+    assert transcript.messages[1].contents[0].raw == {"foo": 1}
+    assert transcript.warnings[0].startswith("line 2: this is not known in OpenAI Chat Completions")
+
+
+def test_a_format_that_does_not_fit_is_told_with_the_one_that_does():
+    blocks = [{"type": "server_tool_use", "id": "s", "name": "code_execution", "input": {"code": "1"}}]
+    document = {"id": "m", "type": "message", "role": "assistant", "content": blocks, "stop_reason": "end_turn"}
+    transcript = read_transcript(json.dumps(document), format="openai-chat")
+    assert transcript.warnings == ("1 of 1 items are not known in openai-chat; this looks like anthropic",)
+    assert read_transcript(json.dumps(document), format="anthropic").warnings == ()
+
+
+def test_a_step_that_only_made_a_message_is_no_turn():
+    message = {"id": "m", "object": "thread.message", "created_at": 1, "role": "assistant", "content": "hi"}
+    details = {"type": "message_creation", "message_creation": {"message_id": "m"}}
+    step = {"id": "s", "object": "thread.run.step", "created_at": 1, "step_details": details, "status": "completed"}
+    assert [one.id for one in read_transcript(json.dumps([message, step])).messages] == ["m"]

@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from actbox.core.result import ExecutionResult
 
+from .call_ids import with_own_call_ids
+from .items import UnknownContent
 from .messages import Message, Update
 from .results import content_from_result
 from .streaming import coalesce, messages_from_updates
@@ -26,12 +30,29 @@ _SAMPLE = 200
 """Events that are looked at to find out of which format's streams they are."""
 
 
+_NAME_IT = "--format NAME says which format it is"
+_CUT_OFF = "the file may have been cut off, or edited by hand"
+_GIVE = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
+
+
+class TranscriptError(ValueError):
+    """A text that cannot be read as a transcript. `hint` says what to do about it."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a file holds: messages in their order, and the name of the format that it is written in."""
+    """What a file holds: messages in their order, and the name of the format that it is written in.
+
+    `warnings` has a sentence for each thing that could not be read, with its line, and for what seems to be wrong.
+    """
 
     messages: tuple[Message, ...]
     format: str
+    warnings: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         from .notebook import html_of_messages
@@ -49,27 +70,48 @@ def read_transcript(text: str, *, format: str | None = None) -> Transcript:
 
     `text` is one JSON document (a response, a request's messages, a result of `actbox run --json`, a notebook), or has
     such a document or an event of a stream on each line (JSON lines), or is a stream of server-sent events as it was
-    captured. The format is found out where `format` does not name it. Raises `ValueError`, with the line, for what is
-    not JSON, and with the names of the formats for what looks like none of them; `KeyError` for a name that is none.
+    captured. The format is found out where `format` does not name it. A last line that is torn is left out, and a line
+    that is of no format while the others are becomes a message of the role `unknown`; `warnings` say so.
+
+    Calls of documents on lines of their own that have one id by chance get ids of their own. Raises `TranscriptError`,
+    a `ValueError`, with the line, for what is not JSON, and with the names of the formats for what looks like none of
+    them; `KeyError` for a name that is none.
     """
     if format not in (None, *FORMATS):
         raise KeyError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise ValueError("there is nothing in it")
+        raise TranscriptError("there is nothing in it", "the file is empty; " + _GIVE)
+    warnings: list[str] = []
+    found = _read_text(text, format, warnings)
+    formats = [find_format(name) for name in found.format.split(", ") if name in NAMES]
+    tests = [each.only_names for each in formats if each.only_names is not None]
+    messages = [message for message in found.messages if not any(test(message) for test in tests)]
+    if not messages:
+        warnings.append("there are no messages in it")
+    return Transcript(tuple(with_own_call_ids(messages)), found.format, (*warnings, *found.warnings))
+
+
+def _read_text(text: str, format: str | None, warnings: list[str]) -> Transcript:
+    """Read a text, and add a sentence to the warnings for what is left out of it."""
     if _SSE.match(text):
-        return _read_values(list(_server_sent(text)), format, as_stream=True)
+        values = list(_server_sent(text, warnings))
+        if not values and warnings:
+            raise TranscriptError(warnings[0], _CUT_OFF)
+        return _read_values(values, format, as_stream=True)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as whole:
         lines = text.split("\n")  # others that end a line may be within JSON text
         if len(lines) == 1 or not _begin_with_json(lines):
-            raise ValueError(_not_json(whole)) from None
-        return _read_values([_Value(line, number) for number, line in _lines(lines)], format)
-    values = document if isinstance(document, list) else [document]
+            raise TranscriptError(_not_json(whole), _CUT_OFF if text.lstrip()[0] in "{[" else _GIVE) from None
+        return _read_values([_Value(line, number) for number, line in _lines(lines, warnings)], format)
+    if document == [] and format is None:
+        raise TranscriptError("there are no messages in it", "the list is empty; " + _GIVE)
+    parts = document if isinstance(document, list) else [document]
     # One object may be the only event of a stream; a list of events may also be one of messages.
-    if _format_of_events(values, format) is not None and (values is document or _find(document, format) is None):
-        return _read_values([_Value(value, None) for value in values], format)
+    if _format_of_events(parts, format) is not None and (parts is document or _find(document, format) is None):
+        return _read_values([_Value(part, None) for part in parts], format)
     return _read_document(document, format)
 
 
@@ -89,6 +131,7 @@ class _Value:
 
 
 _SSE = re.compile(r"\s*(?:data|event|id|retry)?:")  # no JSON begins so
+_SSE_FIELDS = ("data", "event", "id", "retry")
 _SSE_LINES = re.compile(r"\r\n|\n|\r")
 
 
@@ -102,26 +145,37 @@ def _begin_with_json(lines: list[str]) -> bool:
     return True
 
 
-def _lines(lines: list[str]) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number} is not JSON: {_reason(error)}") from None
+def _lines(lines: list[str], warnings: list[str]) -> Iterator[tuple[int, Any]]:
+    """Yield the document of each line with its number. A last line that is none is left out with a warning."""
+    full = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    for number, line in full:
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            said = f"line {number} is not JSON: {_reason(error)}"
+            if number != full[-1][0]:
+                raise TranscriptError(said, "each line is to be a JSON document") from None
+            warnings.append(f"{said}; it is the last one, and is left out")
 
 
-def _server_sent(text: str) -> Iterator[_Value]:
-    """Yield the data of each event. Empty lines between them, which captures often lack, are not needed."""
+def _server_sent(text: str, warnings: list[str]) -> Iterator[_Value]:
+    """Yield the data of each event. Empty lines between them, which captures often lack, are not needed.
+
+    A last event that is not whole is left out with a warning.
+    """
     event: str | None = None
     begun: list[str] = []
     begun_at = 0
-    for number, line in enumerate([*_SSE_LINES.split(text), ""], 1):
+    lines = _SSE_LINES.split(text.rstrip())
+    for number, line in enumerate([*lines, ""], 1):
         name, colon, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line.strip():
             if begun:
-                raise ValueError(f"line {begun_at} is not JSON: the data of this event make no document")
+                said = f"line {begun_at} is not JSON: the data of this event make no document"
+                if number <= len(lines):
+                    raise TranscriptError(said, _CUT_OFF)
+                warnings.append(f"{said}; it is the last one, and is left out")
             event = None
         elif name == "event" and colon:
             event = value.strip()
@@ -140,7 +194,10 @@ def _server_sent(text: str) -> Iterator[_Value]:
             yield _Value(document, begun_at, event)
             begun = []
         elif name not in ("", "id", "retry"):
-            raise ValueError(f"line {number} is no line of server-sent events: it begins with {line[:20]!r}")
+            said = f"line {number} is no line of server-sent events: it begins with {line[:20]!r}"
+            if number < len(lines) or colon or not any(field.startswith(line) for field in _SSE_FIELDS):
+                raise TranscriptError(said, _CUT_OFF)
+            warnings.append(f"{said}; it is the last one, and is left out")
 
 
 def _not_json(error: Exception) -> str:
@@ -162,11 +219,29 @@ def _read_document(document: Any, format: str | None, place: str = "") -> Transc
     if format in (None, RESULT, "actbox") and _is_result(document):
         return Transcript((_message_of_result(document, place),), RESULT)
     if format == RESULT:
-        raise ValueError(f"{place}this is no result as `actbox run --json` prints it")
+        raise TranscriptError(
+            f"{place}this is no result as `actbox run --json` prints it", "without --format the format is found out"
+        )
     found = detect(document) if format is None else find_format(format)  # one that was named is tried in any case
     if found is None:
-        raise ValueError(_of_none(place))
-    return Transcript(tuple(_read(found, document, place)), found.name)
+        raise TranscriptError(_of_none(place), f"{_NAME_IT}; {_GIVE}")
+    messages = _read(found, document, place)
+    return Transcript(tuple(messages), found.name, _warnings_of(found, messages, document, format))
+
+
+def _warnings_of(read_as: Format, messages: Sequence[Message], document: Any, format: str | None) -> tuple[str, ...]:
+    """Return a sentence where a format was named that a document does not seem to be of."""
+    if format is None:
+        return ()
+    items = [item for message in messages for item in message.contents]
+    unknown = sum(isinstance(item, UnknownContent) for item in items)
+    if 2 * unknown < len(items) or (items and not unknown):
+        return ()
+    other = detect(document)
+    likely = "" if other is None or other is read_as else f"; this looks like {other.name}"
+    if not items and not likely:
+        return ()
+    return (f"{unknown} of {len(items)} items are not known in {read_as.name}{likely}",)
 
 
 def _find(document: Any, format: str | None) -> Format | None:
@@ -179,7 +254,29 @@ def _read(format: Format, document: Any, place: str) -> list[Message]:
     try:
         return format.read(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{place}this cannot be read as {format.title} ({format.name}): {error}") from error
+        hint = f"{_NAME_IT}, where it is another one"
+        raise TranscriptError(f"{place}this cannot be read as {_named_format(format)}: {_why(error)}", hint) from error
+
+
+def _named_format(format: Format) -> str:
+    return format.title if format.title == format.name else f"{format.title} ({format.name})"
+
+
+def _why(error: Exception) -> str:
+    """Return the reason of an error; of what pydantic says, the place and the reason of each of the first three."""
+    if not isinstance(error, ValidationError):
+        return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+    return "; ".join(f"{_path(each['loc'])}: {each['msg']}" for each in error.errors(include_url=False)[:3])
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    steps = [
+        step
+        for number, step in enumerate(place)
+        # An item's type, which pydantic names after its number.
+        if number < 2 or isinstance(step, int) or place[number - 2] not in ("contents", "inputs", "outputs")
+    ]
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _of_none(place: str) -> str:
@@ -194,7 +291,7 @@ def _message_of_result(document: Mapping[str, Any], place: str) -> Message:
     try:
         result = ExecutionResult.from_dict(document)
     except ValueError as error:
-        raise ValueError(f"{place}{error}") from None
+        raise TranscriptError(f"{place}{error}", "give it as `actbox run --json` printed it") from None
     name = document.get("id")
     call_id = "run" if name is None else f"run {name}"
     return Message(role="assistant", contents=tuple(content_from_result(result, call_id=call_id)))
@@ -286,12 +383,14 @@ def _from_stream(format: Format, values: Sequence[_Value]) -> list[Message]:
             updates, reader = [], None
             continue
         if not isinstance(value.json, Mapping):
-            raise ValueError(f"{value.place}this is no event of a stream of {format.title}, but {value.json!r:.40}")
+            said = f"{value.place}this is no event of a stream of {format.title}, but {value.json!r:.40}"
+            raise TranscriptError(said, f"{_NAME_IT}, where it is another one")
         reader = reader or format.stream()
         try:
             updates += reader.feed(value.json)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{value.place}this cannot be read as an event of {format.title}: {error}") from error
+            said = f"{value.place}this cannot be read as an event of {format.title}: {_why(error)}"
+            raise TranscriptError(said, f"{_NAME_IT}, where it is another one") from error
     return messages + messages_from_updates(updates)
 
 
@@ -301,7 +400,34 @@ def _read_documents(values: Sequence[_Value], format: str | None) -> Transcript:
     if format != RESULT and (found := _find(plain, format)) is not None:
         messages = _read_or_none(found, plain)
         if messages is not None:
-            return Transcript(tuple(_joined(messages)), found.name)
+            return Transcript(tuple(_joined(messages)), found.name, _warnings_of(found, messages, plain, format))
+    if format is None and (between := _with_foreign_lines(values)) is not None:
+        return between
     each = [_read_document(value.json, format, value.place) for value in values]
     names = list(dict.fromkeys(transcript.format for transcript in each))
-    return Transcript(tuple(message for transcript in each for message in transcript.messages), ", ".join(names))
+    messages = [message for transcript in each for message in transcript.messages]
+    warnings = dict.fromkeys(warning for transcript in each for warning in transcript.warnings)
+    return Transcript(tuple(messages), ", ".join(names), tuple(warnings))
+
+
+def _with_foreign_lines(values: Sequence[_Value]) -> Transcript | None:
+    """Read lines of which a few are of no format, each as a message that keeps it; `None` where this is not so."""
+    foreign = [not _is_result(value.json) and detect(value.json) is None for value in values]
+    known = [value for value, is_foreign in zip(values, foreign, strict=True) if not is_foreign]
+    if len(known) == len(values) or 2 * len(known) <= len(values):
+        return None
+    format = _find([value.json for value in known], None)
+    if format is None:
+        return None
+    messages: list[Message] = []
+    warnings = []
+    for is_foreign, group in itertools.groupby(zip(values, foreign, strict=True), key=lambda pair: pair[1]):
+        run = [value for value, _ in group]
+        if not is_foreign:
+            messages += _read(format, [value.json for value in run], run[0].place)
+            continue
+        for value in run:
+            kept = UnknownContent(format=format.name, raw=value.json)
+            messages.append(Message(role="unknown", contents=(kept,)))
+            warnings.append(f"{value.place}this is not known in {_named_format(format)}; it is shown as it is")
+    return Transcript(tuple(_joined(messages)), format.name, tuple(warnings))

@@ -54,6 +54,7 @@ def test_every_kind_of_block_is_read() -> None:
         UriContent,
         DataContent,
         DataContent,
+        DataContent,
     ]
     note = outputs[4]
     assert isinstance(note, DataContent)
@@ -96,6 +97,21 @@ def test_a_block_that_is_not_as_it_should_be_is_kept(block) -> None:
     document = {"content": [block], "isError": False}
     assert only(read(document)).outputs == (UnknownContent(format="mcp", raw=block),)
     assert write(read(document)).document == [document]
+
+
+def test_what_is_structured_is_an_output_unless_a_text_says_the_same() -> None:
+    value = {"temperature": 22.5, "place": "\ud800"}
+    beside = {"content": [{"type": "text", "text": "It is warm."}], "structuredContent": value, "isError": False}
+    for document in (beside, {"structuredContent": value}, {"jsonrpc": "2.0", "id": 1, "result": beside}):
+        assert FORMAT.looks_like(document) >= 0.9
+        output = only(read(document)).outputs[-1]
+        assert isinstance(output, DataContent) and output.media_type == "application/json"
+        assert json.loads(output.data.decode("utf-8", "surrogatepass")) == value
+        (written,) = write(read(document)).document
+        assert (written.get("result") or written)["structuredContent"] == value
+    said = {**beside, "content": [{"type": "text", "text": json.dumps(value)}]}
+    assert len(only(read(said)).outputs) == 1
+    assert write(read(said)).document == [said]
 
 
 @pytest.mark.parametrize("document", [{"content": None}, {"content": [], "isError": "yes"}, {"structuredContent": [1]}])

@@ -152,6 +152,20 @@ def test_messages_and_steps_come_back_as_they_were() -> None:
     assert write(read({"object": "list", "data": document, "has_more": False})).document == document
 
 
+def test_what_is_listed_with_the_newest_first_is_read_with_the_oldest_first() -> None:
+    listed = [{**USER, "id": f"msg_{number}", "created_at": number} for number in (3, 2, 1)]
+    for document in (listed, {"object": "list", "data": listed}, listed[::-1]):
+        assert [message.id for message in read(document)] == ["msg_1", "msg_2", "msg_3"]
+
+
+def test_a_step_that_made_a_message_only_names_it() -> None:
+    details = {"type": "message_creation", "message_creation": {"message_id": "msg_2"}}
+    step = {"id": "step_3", "object": "thread.run.step", "step_details": details}
+    used = {**step, "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
+    assert FORMAT.only_names is not None
+    assert [FORMAT.only_names(message) for message in read([USER, STEP, step, used])] == [False, False, True, False]
+
+
 def test_a_message_is_read_with_its_files_and_citations() -> None:
     user, answer = read([USER, ASSISTANT])
     assert [type(item) for item in user.contents] == [TextContent, HostedFileContent, UriContent, HostedFileContent]

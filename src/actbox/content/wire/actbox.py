@@ -43,14 +43,37 @@ class Reader:
 
 def _looks_like(document: Json) -> float:
     if isinstance(document, Mapping):
-        document = document.get("messages", [document])
-    if not isinstance(document, list) or not document or not all(isinstance(item, Mapping) for item in document):
+        if document.keys() == {"format", "messages"}:  # as `actbox show --json` writes it
+            listed = document["messages"]
+            return 1 if isinstance(listed, list) and all(_may_be_message(item) for item in listed) else 0
+        if "messages" not in document:
+            # One without items could be an update as well, but for its id.
+            return 1 if _may_be_message(document) and ("contents" in document or "id" in document) else 0
+        document = document["messages"]
+    if not isinstance(document, list) or not all(_may_be_message(item) for item in document):
         return 0
-    return 1 if all("contents" in item and item.get("role", "assistant") in _ROLES for item in document) else 0
+    if any("contents" in item for item in document):
+        return 1
+    return 0.3 if any("role" in item for item in document) else 0
+
+
+def _may_be_message(item: Json) -> bool:
+    """Return whether an object may be a message of ours, which is written without `contents` where it has no items."""
+    if not isinstance(item, Mapping) or item.get("role", "assistant") not in _ROLES:
+        return False
+    return _are_items(item["contents"]) if "contents" in item else item.keys() <= Message.model_fields.keys()
+
+
+def _are_items(contents: Json) -> bool:
+    return isinstance(contents, list) and all(
+        isinstance(item, Mapping) and isinstance(item.get("type"), str) for item in contents
+    )
 
 
 def _is_event(event: Any) -> bool:
-    return isinstance(event, Mapping) and "contents" in event and "type" not in event and "id" not in event
+    if not isinstance(event, Mapping) or "type" in event or "id" in event:
+        return False
+    return "contents" in event and _are_items(event["contents"])
 
 
 FORMAT = Format("actbox", "actbox", read, write, _looks_like, Reader, _is_event, write_tools)

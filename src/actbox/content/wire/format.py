@@ -41,3 +41,5 @@ class Format:
     is_event: Callable[[Json], bool] | None = None
     """Whether an object is an event of this format's streams."""
     write_tools: Callable[[Sequence[HostedTool]], Written[list[Json]]] | None = None
+    only_names: Callable[[Message], bool] | None = None
+    """Whether a message only says that there is another message, so that a transcript can do without it."""

@@ -6,8 +6,9 @@ https://modelcontextprotocol.io/specification/2025-06-18/server/tools
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from actbox.content.items import (
     CodeInterpreterCall,
@@ -68,9 +69,31 @@ def _read_answer(document: Json, number: int) -> Message:
         rest["isError"] = is_error
     if "isError" not in result:
         rest["actbox:unsaid"] = True
-    outputs = tuple(_read_block(block) for block in list_or_empty(result.get("content")))
-    found = FunctionResult(call_id=call_id, outputs=outputs, is_error=is_error is True, provider_data=kept(NAME, rest))
+    outputs = [_read_block(block) for block in list_or_empty(result.get("content"))]
+    if "structuredContent" in result and not _is_said(result["structuredContent"], outputs):
+        outputs.append(_structured(rest.pop("structuredContent")))
+    found = FunctionResult(
+        call_id=call_id, outputs=tuple(outputs), is_error=is_error is True, provider_data=kept(NAME, rest)
+    )
     return Message(role="tool", contents=(found,))
+
+
+def _is_said(structured: Json, outputs: Sequence[Content]) -> bool:
+    """Return whether a text says what is structured, too, as servers are asked to."""
+    for output in outputs:
+        if isinstance(output, TextContent):
+            try:
+                if json.loads(output.text) == structured:
+                    return True
+            except (ValueError, RecursionError):
+                continue
+    return False
+
+
+def _structured(value: Json) -> DataContent:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    data = text.encode("utf-8", "surrogatepass")
+    return DataContent(media_type="application/json", data=data, provider_data={NAME: {"actbox:structured": True}})
 
 
 def _read_block(block: Json) -> Content:
@@ -151,12 +174,21 @@ def _write_result(item: FunctionResult, losses: Losses) -> JsonObject:
     if "actbox:answer" not in ours and not item.call_id.startswith("call-"):
         losses.add(f"{item.type}.call_id", "left out: only an answer of JSON-RPC has it")
     outer, unsaid = ours.pop("actbox:answer", None), ours.pop("actbox:unsaid", False)
-    blocks = [block for output in item.outputs if (block := _write_block(output, losses)) is not _NOTHING]
+    blocks: list[Json] = []
     result: JsonObject = {"content": blocks}
+    for output in item.outputs:
+        if _is_structured(output):
+            result["structuredContent"] = json.loads(output.data.decode("utf-8", "surrogatepass"))
+        elif (block := _write_block(output, losses)) is not _NOTHING:
+            blocks.append(block)
     if item.is_error or not unsaid:
         result["isError"] = item.is_error
     result |= ours
     return {**outer, "result": result} if isinstance(outer, dict) else result
+
+
+def _is_structured(item: Content) -> TypeGuard[DataContent]:
+    return isinstance(item, DataContent) and "actbox:structured" in item.provider_data.get(NAME, {})
 
 
 def _write_block(item: Content, losses: Losses) -> Any:
@@ -229,7 +261,7 @@ def _looks_like(document: Json) -> float:
     if not isinstance(document, Mapping):
         return 0.0
     if "jsonrpc" in document:
-        return 1.0 if isinstance(document.get("result"), Mapping) and "content" in document["result"] else 0.0
+        return 1.0 if {"content", "structuredContent"} & object_or_empty(document.get("result")).keys() else 0.0
     if "structuredContent" in document or "isError" in document:
         return 0.9
     content = document.get("content")

@@ -69,9 +69,15 @@ class _Calls:
     number: int = 0
     call_id: str = ""
     function: str | None = None
+    ended: bool = False
+    """Whether a result of it had the exit code, or was an exception: what follows is another call's."""
+
+    def of_result(self) -> str:
+        """Return the call id of a result."""
+        return self.begin(None) if self.ended or not self.call_id else self.call_id
 
     def begin(self, function: str | None) -> str:
-        self.number, self.function = self.number + 1, function
+        self.number, self.function, self.ended = self.number + 1, function, False
         self.call_id = f"{'code' if function is None else 'call'}-{self.number}"
         return self.call_id
 
@@ -166,14 +172,16 @@ def _read_event(event: Json, calls: _Calls) -> Content:
 
 
 def _read_result(result: Mapping[str, Any], calls: _Calls) -> Content | None:
-    call_id = calls.call_id or calls.begin(None)
+    call_id = calls.of_result()
+    calls.ended = "exitCode" in object_or_empty(result.get("structuredContent"))
     if calls.function is not None:
         return read_function_result(result, call_id, calls.function)
     return read_code_result(result, call_id)
 
 
 def _read_exception(kind: str, body: Mapping[str, Any], calls: _Calls) -> Content:
-    call_id = calls.call_id or calls.begin(None)
+    call_id = calls.of_result()
+    calls.ended = True
     message = text_or_none(body.get("message"))
     rest: dict[str, JsonObject] = {NAME: {"exception": rest_of(body, ("message",) if message is not None else ())}}
     error = ErrorContent(message=kind if message is None else message, code=kind)
@@ -295,7 +303,10 @@ def _write_result(item: Content, losses: Losses) -> Json:
 
 
 class Reader:
-    """Reads the events of one invocation; all are of one call, `code-1`, and are put together by its id."""
+    """Reads the events of one invocation: all are of one call, `code-1`, and are put together by its id.
+
+    What follows a result with an exit code is of another call, as where results are in one file.
+    """
 
     def __init__(self) -> None:
         self._calls = _Calls()

@@ -25,6 +25,7 @@ from actbox.content.messages import Message, Update
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire import openai_responses
 from actbox.content.wire.format import Format, Json
+from actbox.content.wire.openai_assistants.reading import oldest_first
 from actbox.content.wire.openai_responses.tools import results_within
 from actbox.content.wire.reading import list_or_empty, object_or_empty
 from actbox.content.wire.written import Losses, Written
@@ -49,7 +50,7 @@ def read(document: Json) -> list[Message]:
     if not any(is_of_thread(item) for item in documents):
         return [_renamed(message, _OPENAI, NAME) for message in openai_responses.read(document)]
     messages: list[Message] = []
-    for item in documents:
+    for item in oldest_first(documents):
         if isinstance(item, Mapping) and is_of_thread(item):
             messages.append(read_one(item))
         else:

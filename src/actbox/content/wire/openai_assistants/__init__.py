@@ -16,7 +16,7 @@ from actbox.content.wire.format import Format, Json
 from actbox.content.wire.written import Written
 
 from .parts import Dialect
-from .reading import read_document
+from .reading import only_names, read_document
 from .stream import RunReader
 from .writing import write_document, write_tools
 
@@ -81,4 +81,8 @@ def _is_event(event: Any) -> bool:
     return event["event"].startswith("thread.") or event["event"] in ("error", "done")
 
 
-FORMAT = Format(NAME, "OpenAI Assistants", read, write, looks_like, Reader, _is_event, write_tools)
+def _only_names(message: Message) -> bool:
+    return only_names(message, DIALECT)
+
+
+FORMAT = Format(NAME, "OpenAI Assistants", read, write, looks_like, Reader, _is_event, write_tools, _only_names)

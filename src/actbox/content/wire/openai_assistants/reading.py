@@ -50,7 +50,25 @@ def read_document(document: Json, dialect: Dialect) -> list[Message]:
         document = [document]
     if not isinstance(document, list):
         raise ValueError(f"no messages of a thread: {type(document).__name__}")
-    return [_read_one(raw, f"number {number}", dialect) for number, raw in enumerate(document, 1)]
+    return [_read_one(raw, f"number {number}", dialect) for number, raw in enumerate(oldest_first(document), 1)]
+
+
+def oldest_first(documents: list[Json]) -> list[Json]:
+    """Return messages and steps with the oldest first, where the newest are first, as the API lists them.
+
+    Those in any other order, or of which one does not say when it was made, stay as they are.
+    """
+    made = [integer_or_none(object_or_empty(raw).get("created_at")) for raw in documents]
+    stamps = [at for at in made if at is not None]
+    if len(stamps) < len(documents) or len(set(stamps)) < 2 or stamps != sorted(stamps, reverse=True):
+        return documents
+    return documents[::-1]
+
+
+def only_names(message: Message, dialect: Dialect) -> bool:
+    """Return whether a message is a step of a run that only says which message of the thread it made."""
+    step = object_or_empty(message.provider_data.get(dialect.name, {}).get("step"))
+    return not message.contents and object_or_empty(step.get("step_details")).get("type") == "message_creation"
 
 
 def _read_one(raw: Json, place: str, dialect: Dialect) -> Message:

@@ -11,7 +11,7 @@ from actbox.content.wire.format import Format, Json
 
 from .code import KINDS
 from .parts import NAME
-from .reading import is_response, read
+from .reading import is_failure, is_item, is_response, read
 from .stream import Reader
 from .tools import write_tools
 from .writing import write
@@ -43,12 +43,16 @@ def looks_like(document: Json) -> float:
     """Return how likely a document is of this format; 0 for responses of an agent of Azure AI Foundry."""
     if isinstance(document, Mapping) and is_response(document):
         return 0.0 if is_of_agent(document) else 1.0
-    if isinstance(document, Mapping) and isinstance(document.get("input"), list) and "model" in document:
+    if isinstance(document, Mapping) and isinstance(document.get("input"), list | str) and "model" in document:
+        if isinstance(document["input"], str):
+            return 0.9
         document = document["input"]
+    if is_failure(document):
+        return 0.7
     if isinstance(document, Mapping) and isinstance(document.get("data"), list):
         document = document["data"]
     items = document if isinstance(document, list) else [document]
-    if any(is_of_agent(item) for item in items):
+    if any(is_of_agent(item) or not is_item(item) for item in items):
         return 0.0
     return max((_looks_like_item(item) for item in items), default=0.0)
 

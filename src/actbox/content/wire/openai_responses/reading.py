@@ -49,13 +49,15 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def read(document: Json) -> list[Message]:
-    """Return the messages of a response, of a request or a list with items, or of one item or part.
+    """Return the messages of a response, of a request or a list with items, of one item or part, or of a failure.
 
     Raises `ValueError` for what is none of these.
     """
     if isinstance(document, Mapping):
         if is_response(document):
             return [_read_response(document)]
+        if is_failure(document):
+            return [_read_failure(document)]
         field = next((field for field in _LISTS if isinstance(document.get(field), list | str)), None)
         if field is not None and "role" not in document and "type" not in document:
             inner = document[field]
@@ -63,7 +65,7 @@ def read(document: Json) -> list[Message]:
             rest: JsonObject = {"list": {**rest_of(document, (field,)), "field": field}}
             return [_with_data(messages[0], rest), *messages[1:]] if messages else []
         document = [document]
-    if not isinstance(document, list) or (document and not any(_is_item(item) for item in document)):
+    if not isinstance(document, list) or (document and not any(is_item(item) for item in document)):
         raise ValueError("this is no response of the Responses API, and no item or list of items of it")
     return _read_items(document)
 
@@ -77,8 +79,23 @@ def is_response(document: Json) -> bool:
     )
 
 
-def _is_item(item: Json) -> bool:
+def is_item(item: Json) -> bool:
+    """Return whether this may be an item: it says its type or its role, or is a response."""
     return isinstance(item, Mapping) and (isinstance(item.get("type"), str) or "role" in item or is_response(item))
+
+
+def is_failure(document: Json) -> bool:
+    """Return whether this is what the API answers instead of a response: an object with nothing but an error."""
+    if not isinstance(document, Mapping) or document.keys() != {"error"} or not isinstance(document["error"], Mapping):
+        return False
+    return isinstance(document["error"].get("message"), str) and isinstance(document["error"].get("type"), str)
+
+
+def _read_failure(document: Mapping[str, Any]) -> Message:
+    error = document["error"]
+    code = text_or_none(error.get("code")) or error["type"]
+    data: dict[str, JsonObject] = {NAME: {"failure": dict(error)}}
+    return Message(contents=(ErrorContent(message=error["message"], code=code, provider_data=data),))
 
 
 def _with_data(message: Message, data: JsonObject) -> Message:

@@ -112,7 +112,7 @@ class _MessageWriter:
             self._losses.add("reasoning", "left out: only what OpenAI's models thought is taken back")
         elif isinstance(item, UsageContent):
             self._losses.add("usage", "left out: there is no place for it")
-        elif isinstance(item, ErrorContent) and "response_error" in data:
+        elif isinstance(item, ErrorContent) and not {"response_error", "failure"}.isdisjoint(data):
             self._losses.add("error", "left out: a response failed, and there is no item that says so")
         else:
             self._add_item(item, data)
