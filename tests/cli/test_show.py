@@ -110,8 +110,16 @@ def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(transcript, how):
 @pytest.mark.parametrize(
     ("content", "arguments", "said"),
     [
-        (None, [], "cannot read"),
+        (None, [], "there is no such file"),
+        (b"", [], "the file is empty"),
+        (b"[]", [], "there are no messages"),
+        (b"plain words", [], "hint: give a result of"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", [], "is no text, but binary data"),
+        (b"\xff\xfe\0", [], "is no text, but binary data"),
         (b"{", [], "line 1 is not JSON"),
+        (b'{"a": 1', [], "hint: the file may have been cut off"),
+        (b'{"a": 1}', [], "hint: --format NAME"),
+        (b'{"contents": [{"type": "text"}]}', [], "read as actbox: contents[0].text: Field required"),
         (b"{}\n\xff", [], "line 2: byte 0xff is not UTF-8"),
         (b'{"a": 1}', [], "none of the formats"),
         (b'{"a": 1}', ["--format", "antropic"], "no such format"),
@@ -127,3 +135,24 @@ def test_an_error_of_use_says_what_and_what_to_do(capfd, tmp_path, content, argu
     assert run_app(["show", str(path), *arguments]) == 2
     out, err = capfd.readouterr()
     assert out == "" and said in err and "hint: " in err
+
+
+def test_a_folder_is_named(capfd, tmp_path):
+    assert run_app(["show", str(tmp_path)]) == 2
+    err = capfd.readouterr().err
+    assert "it is a folder" in err and "hint: give one file" in err
+
+
+def test_utf_16_with_its_mark_is_read(capfd, tmp_path):
+    path = tmp_path / "talk.json"
+    path.write_bytes(json.dumps(Message(contents=(TextContent(text="h\xe4"),)).to_dict()).encode("utf-16"))
+    assert run_app(["show", str(path)]) == 0
+    assert "h\xe4" in capfd.readouterr().out
+
+
+def test_what_is_left_out_is_told_beside_what_is_shown(capfd, transcript):
+    with open(transcript, "a") as file:
+        file.write('{"ro')
+    assert run_app(["show", transcript]) == 0
+    out, err = capfd.readouterr()
+    assert "ho" in out and "talk.jsonl: line 3 is not JSON" in err and "left out" in err

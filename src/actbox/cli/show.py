@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import sys
 from pathlib import Path
 
-from actbox.content.transcripts import FORMATS, Transcript, read_transcript
+from actbox.content.transcripts import FORMATS, Transcript, TranscriptError, read_transcript
 
 from .document import print_document
 from .exits import BROKEN_PIPE, UsageError
 from .output import to_bytes
 
 _FILE_HINT = "give a result of `actbox run --json`, or a transcript as JSON, JSON lines or captured events"
+_BEGINNING = 1024
+"""Characters of a file among which binary data have a zero, which no transcript has."""
 
 
 def show_file(file: str, *, format: str | None, page: str | None, as_json: bool) -> int:
@@ -38,16 +41,35 @@ def _read(file: str, format: str | None) -> Transcript:
     place = "standard input" if file == "-" else file
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except IsADirectoryError:
+        raise UsageError(f"cannot read {file}: it is a folder", "give one file in it") from None
+    except FileNotFoundError:
+        raise UsageError(f"cannot read {file}: there is no such file", "`-` reads standard input") from None
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", _FILE_HINT) from None
+        raise UsageError(f"cannot read {file}: {error.strerror}", "give a file that you can read") from None
     try:
-        return read_transcript(data.decode(), format=format)
+        transcript = read_transcript(_text_of(data, place), format=format)
+    except TranscriptError as error:
+        raise UsageError(f"{place}: {error}", error.hint) from None
+    for warning in transcript.warnings:
+        print(f"actbox: {place}: {warning}", file=sys.stderr)
+    return transcript
+
+
+def _text_of(data: bytes, place: str) -> str:
+    """Return the text of a file: UTF-8, or UTF-16 where a byte order mark says so."""
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    try:
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
+        if b"\0" in data[:_BEGINNING] or encoding != "utf-8":
+            raise UsageError(f"{place} is no text, but binary data", _FILE_HINT) from None
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text", _FILE_HINT) from None
-    except ValueError as error:
-        hint = _FILE_HINT if format is not None else "--format NAME says which format it is; " + _FILE_HINT
-        raise UsageError(f"{place}: {error}", hint) from None
+        said = f"{place}, line {line}: byte {data[error.start]:#04x} is not UTF-8 text"
+        raise UsageError(said, "save it as UTF-8") from None
+    if "\0" in text[:_BEGINNING]:
+        raise UsageError(f"{place} is no text, but binary data", _FILE_HINT)
+    return text
 
 
 def _write_page(transcript: Transcript, file: str, page: str) -> int:
