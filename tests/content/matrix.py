@@ -156,7 +156,9 @@ FEATURES: dict[str, Callable[[Sequence[Message]], bool]] = {
     "that a result is an error": _has(FunctionResult, lambda item: item.is_error),
     "that a program called": _has(FunctionCall, lambda item: item.called_by is not None),
     "code": _has(CodeInterpreterCall, lambda item: CODE.strip() in item.code),
-    "code's language": _has(CodeInterpreterCall, lambda item: R_CODE.strip() in item.code and item.language == "r"),
+    "code in other languages than Python": _has(
+        CodeInterpreterCall, lambda item: R_CODE.strip() in item.code and item.language == "r"
+    ),
     "code's call id": _has(CodeInterpreterCall, lambda item: item.call_id == "call-c" and CODE.strip() in item.code),
     "code's files": _has(
         CodeInterpreterCall,
@@ -234,7 +236,8 @@ def page() -> str:
         "## From one format into another",
         "",
         f"How many of the {len(FEATURES)} features above are there after content was written in the format at the",
-        "left, read, written in the format above, and read again; and of how many that were there after the first.",
+        "left, read, written in the format above, and read again; and, after the slash, of how many that were there",
+        "after the first.",
         "",
         f"| from, to | {' | '.join(NAMES)} |",
         f"|---|{'---|' * len(NAMES)}",
@@ -242,13 +245,13 @@ def page() -> str:
     for first in NAMES:
         there = features_of(alone[first])
         counts = [len(set(there) & set(features_of(through(second, alone[first])))) for second in NAMES]
-        lines.append(f"| {first} | {' | '.join(f'{count} of {len(there)}' for count in counts)} |")
-    lines += ["", "## What is lost, and how", ""]
+        lines.append(f"| {first} | {' | '.join(f'{count}/{len(there)}' for count in counts)} |")
+    lines += ["", "## What is lost, and how"]
     for name in NAMES:
         losses = sorted({(loss.what, loss.how) for loss in find_format(name).write(TRANSCRIPT).losses})
-        lines.append(f"**{name}**: " + ("; ".join(f"{what}: {how}" for what, how in losses) or "nothing") + ".")
-        lines.append("")
-    return "\n".join(lines)
+        lines += ["", f"### {name}", ""]
+        lines += [f"- `{what}`: {how}" for what, how in losses] or ["Nothing."]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
