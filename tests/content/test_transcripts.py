@@ -302,7 +302,15 @@ def test_a_format_that_does_not_fit_is_told_with_the_one_that_does():
     document = {"id": "m", "type": "message", "role": "assistant", "content": blocks, "stop_reason": "end_turn"}
     transcript = read_transcript(json.dumps(document), format="openai-chat")
     assert transcript.warnings == ("1 of 1 items are not known in openai-chat; this looks like anthropic",)
+    assert read_transcript(json.dumps(document), format="mcp").warnings[0].endswith("; this looks like anthropic")
     assert read_transcript(json.dumps(document), format="anthropic").warnings == ()
+
+
+def test_a_dialect_of_a_format_that_has_to_be_named_fits():
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}
+    response = {"id": "r", "object": "response", "output": [said]}
+    assert read_transcript(json.dumps(response)).format == "openai-responses"
+    assert read_transcript(json.dumps(response), format="azure-foundry").warnings == ()
 
 
 def test_a_step_that_only_made_a_message_is_no_turn():

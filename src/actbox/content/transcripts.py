@@ -235,13 +235,17 @@ def _warnings_of(read_as: Format, messages: Sequence[Message], document: Any, fo
         return ()
     items = [item for message in messages for item in message.contents]
     unknown = sum(isinstance(item, UnknownContent) for item in items)
-    if 2 * unknown < len(items) or (items and not unknown):
+    other = None if read_as.looks_like(document) > 0 else detect(document)
+    if other is not None and _kinds(_read_or_none(other, document)) == _kinds(messages):
+        other = None  # a service's dialect of the other, which has to be named
+    if other is None and (not unknown or 2 * unknown < len(items)):
         return ()
-    other = detect(document)
-    likely = "" if other is None or other is read_as else f"; this looks like {other.name}"
-    if not items and not likely:
-        return ()
+    likely = "" if other is None else f"; this looks like {other.name}"
     return (f"{unknown} of {len(items)} items are not known in {read_as.name}{likely}",)
+
+
+def _kinds(messages: Sequence[Message] | None) -> list[str]:
+    return sorted(item.type for message in messages or () for item in message.contents)
 
 
 def _find(document: Any, format: str | None) -> Format | None:
@@ -341,7 +345,7 @@ def _named(values: Sequence[_Value], format: str | None) -> list[_Value]:
     return list(values) if bare is not None or _format_of_events([v.json for v in named], format) is None else named
 
 
-def _read_or_none(format: Format, documents: list[Any]) -> list[Message] | None:
+def _read_or_none(format: Format, documents: Any) -> list[Message] | None:
     try:
         return format.read(documents)
     except (ValueError, TypeError, KeyError, AttributeError):
