@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from actbox.core.result import ExecutionResult
 
-from .items import CodeInterpreterResult, Content, FunctionResult
+from .items import CodeInterpreterResult, Content, DataContent, FunctionResult, TextContent
 from .messages import Message
 from .page import html_fragment
 from .render import render
@@ -43,5 +44,10 @@ def text_of_messages(messages: Iterable[Message]) -> str:
 
 def _as_text(item: Content) -> str:
     if isinstance(item, CodeInterpreterResult | FunctionResult):
-        item = item.model_copy(update={"outputs": outputs_of(item)})
+        outputs = tuple(TextContent(text=output.text) if _is_json(output) else output for output in outputs_of(item))
+        item = item.model_copy(update={"outputs": outputs})
     return as_text(item)
+
+
+def _is_json(item: Content) -> TypeGuard[DataContent]:
+    return isinstance(item, DataContent) and item.name is None and item.media_type == "application/json"

@@ -80,10 +80,13 @@ def _read_answer(document: Json, number: int) -> Message:
 
 def _is_said(structured: Json, outputs: Sequence[Content]) -> bool:
     """Return whether a text says what is structured, too, as servers are asked to."""
+    # A server wraps what is no object as `result`.
+    is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+    bare = structured["result"] if is_wrapped else structured
     for output in outputs:
         if isinstance(output, TextContent):
             try:
-                if json.loads(output.text) == structured:
+                if output.text == bare or json.loads(output.text) in (structured, bare):
                     return True
             except (ValueError, RecursionError):
                 continue
