@@ -25,6 +25,7 @@ def test_the_document_has_every_engine_and_a_trial_of_every_limit(actbox):
     assert done.returncode == (0 if strongest else 1)
 
 
+@pytest.mark.long  # each trial once more
 def test_the_table_says_what_works_in_words(actbox):
     done = actbox("doctor")
     text = done.stdout.decode()

@@ -34,6 +34,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         )
 
 
+@pytest.mark.long
 def test_make_escape_fails_where_no_engine_that_isolates_was_tried() -> None:
     done = run(*_SUITE)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -47,6 +48,7 @@ def test_the_tests_fail_where_the_engine_could_work_and_does_not() -> None:
     assert "the linux engine does not work, though a process may make namespaces here" in done.stdout
 
 
+@pytest.mark.long
 def test_the_tests_are_skipped_with_the_reason_where_that_is_asked_for() -> None:
     done = run(*_TESTS, **{WITHOUT_LINUX: "1"})
     assert done.returncode == 0, done.stdout + done.stderr

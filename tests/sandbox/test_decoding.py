@@ -18,7 +18,7 @@ from actbox.sandbox.channel.link import Link
 from actbox.sandbox.channel.messages import Call, Done
 from actbox.sandbox.guest import wire
 
-quickly = settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+quickly = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 
 
 def in_steps(text: bytes, blobs: bytes = b"") -> tuple[dict[str, Any], int]:

@@ -18,7 +18,7 @@ from tests.sandbox.soaking import SORTS
 _SOAK = """
 import asyncio, json
 from tests.sandbox.soaking import soak
-report = asyncio.run(soak(seconds=9, runs=100_000))
+report = asyncio.run(soak(seconds=5, runs=100_000))
 print(json.dumps([report.problems(), sorted(report.runs)]))
 """
 
