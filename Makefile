@@ -11,6 +11,8 @@ code = $(wildcard src tests benchmarks examples)
 
 # The suite ends with a list of what could not run (tests/conftest.py), so -r leaves the skipped out.
 pytest = python -m pytest -rfEX
+# One more than there are processors: many tests wait for time to pass.
+workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
 
@@ -24,7 +26,7 @@ demo: ## an agent solves a task with code, in a sandbox; needs no account and no
 
 .PHONY: test
 test: ## run the tests, on all processors; ends with what could not run here, and why
-	@$(in_venv) && $(pytest) -n auto -m "not long"
+	@$(in_venv) && $(pytest) $(workers) -m "not long"
 
 .PHONY: test-long
 test-long: ## run the tests that take minutes

@@ -171,3 +171,10 @@ def test_whatever_is_put_can_be_had(tmp_path_factory, put) -> None:
     kept = [(store.put(data, name=name).file_id, data) for data, name in put]
     assert all(store.get(file_id) == data for file_id, data in kept)
     assert {file.file_id for file in store.list()} == {file_id for file_id, _ in kept}
+
+
+def test_a_name_that_is_none_is_refused_before_anything_is_kept(store: LocalFileStore) -> None:
+    kept = store.put(b"ok")
+    with pytest.raises(ValueError, match="name"):
+        store.put(b"z", name=5)  # type: ignore[arg-type]
+    assert store.list() == [kept]

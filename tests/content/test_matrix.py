@@ -57,3 +57,22 @@ def test_no_document_stops_the_search_for_its_format(document) -> None:
 def test_a_format_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(KeyError, match="openai-chat"):
         find_format("openai")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "actbox" and find_format(name).stream])
+@pytest.mark.parametrize(
+    "event", [1, None, "text", [{}], {}, {"type": []}, {"contentBlockStop": {"contentBlockIndex": {}}}]
+)
+def test_an_event_that_is_none_does_not_end_the_reading_of_a_stream(name, event) -> None:
+    stream = find_format(name).stream
+    assert stream is not None
+    stream().feed(event)
+
+
+@pytest.mark.parametrize("role", [{"a": 1}, [1]])
+def test_a_role_that_is_no_word_is_no_crash(role) -> None:
+    detect({"role": role, "content": "x"})
+    detect({"type": role, "role": "assistant", "content": []})
+    found = detect({"type": "chat_message", "role": role, "contents": [{"type": "text", "text": "hi"}]})
+    assert found is not None
+    assert found.name == "agent-framework"

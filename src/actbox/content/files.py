@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from actbox.core.errors import InvalidValue
 
 from .items import HostedFileContent
@@ -85,6 +87,7 @@ class LocalFileStore:
             "created": now.timestamp(),
             "expires": expires,
         }
+        _described(file_id, document)  # raises for what it cannot be, before anything is written
         with self._alone():
             with contextlib.suppress(KeyError):
                 known = self._read(file_id)
@@ -118,7 +121,7 @@ class LocalFileStore:
         """Return what is known of all files, the oldest first."""
         found = []
         for file_id in self._ids():
-            with contextlib.suppress(KeyError):
+            with contextlib.suppress(KeyError, ValidationError):  # gone since, or written by somebody else
                 found.append(self.info(file_id))
         return sorted(found, key=lambda file: (file.created_at or datetime.min.replace(tzinfo=UTC), file.file_id))
 

@@ -564,3 +564,15 @@ def test_text_files_code_and_functions_go_there_and_back(
     INPUT.validate_python(written.document)
     back = FORMAT.read(written.document)
     assert [_plain(item) for item in items_of(back)] == [_plain(item) for item in items_of(turns)]
+
+
+def test_output_of_a_shell_that_was_null_takes_text_again() -> None:
+    ended = {"stdout": "a", "stderr": None, "outcome": {"type": "exit", "exit_code": 0}}
+    late = {"stdout": "", "stderr": "boo", "outcome": {"type": "timeout"}}
+    items = [
+        {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}, "status": "completed"},
+        {"type": "shell_call_output", "id": "o", "call_id": "c", "output": [ended, late]},
+    ]
+    messages = find_format("openai-responses").read(items)
+    for format in ("openai-responses", "azure-foundry", "anthropic"):
+        assert find_format(format).write(messages).document

@@ -255,8 +255,10 @@ class Reader:
         self._call_id = ""
         self._texts: dict[str, list[str]] = {}
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return the one update. A piece of a call's arguments without an id goes on with the call before it."""
+        if not isinstance(event, Mapping):
+            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
         update = read_update(event, NAMES)
         items = [self._continued(item) for item in update.contents]
         if update.finish_reason is not None:
@@ -306,7 +308,7 @@ def _looks_like(document: Json) -> float:
         return min((_looks_like(item) for item in document), default=0.0)
     if not isinstance(document, Mapping):
         return 0.0
-    kind = document.get("type")
+    kind = str(document.get("type"))
     if kind in _RESPONSES and isinstance(document.get("messages"), list):
         return 1.0
     if kind in _MESSAGES and isinstance(document.get("contents"), list):
@@ -315,7 +317,7 @@ def _looks_like(document: Json) -> float:
 
 
 def _is_event(event: Any) -> bool:
-    return isinstance(event, Mapping) and event.get("type") in _UPDATES
+    return isinstance(event, Mapping) and str(event.get("type")) in _UPDATES
 
 
 FORMAT = Format(NAME, "Agent Framework", read, write, _looks_like, Reader, _is_event)

@@ -23,6 +23,7 @@ from actbox.content.items import (
     HostedVectorStoreContent,
     ReasoningContent,
     TextContent,
+    UnknownContent,
     UriContent,
     UsageContent,
 )
@@ -231,8 +232,10 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
 class Reader:
     """Reads a stream of `ChatResponseUpdate`."""
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return the one update."""
+        if not isinstance(event, Mapping):
+            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
         return [read_update(event, NAMES)]
 
 

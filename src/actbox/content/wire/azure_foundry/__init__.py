@@ -20,7 +20,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from actbox.content.items import Content, HostedFileContent, HostedVectorStoreContent, JsonObject, Part, UriContent
+from actbox.content.items import (
+    Content,
+    HostedFileContent,
+    HostedVectorStoreContent,
+    JsonObject,
+    Part,
+    UnknownContent,
+    UriContent,
+)
 from actbox.content.messages import Message, Update
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire import openai_responses
@@ -145,8 +153,10 @@ class Reader:
     def __init__(self) -> None:
         self._responses, self._threads = openai_responses.Reader(), ThreadReader()
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return what an event adds. One that is not known becomes an update that keeps it."""
+        if not isinstance(event, Mapping):
+            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
         if "event" in event:
             return self._threads.feed(event)
         return [_renamed(update, _OPENAI, NAME) for update in self._responses.feed(event)]

@@ -102,7 +102,8 @@ class Reader:
         return None if contents is None else _updates(contents)
 
     def _end_block(self, body: Mapping[str, Any]) -> list[Update] | None:
-        block = self._blocks.pop(body.get("contentBlockIndex", -1), None)
+        index = body.get("contentBlockIndex")
+        block = self._blocks.pop(index, None) if isinstance(index, int) else None
         return [] if block is None else _updates(block.end())
 
     def _stop(self, body: Mapping[str, Any]) -> list[Update] | None:

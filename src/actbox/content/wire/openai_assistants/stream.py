@@ -39,8 +39,10 @@ class RunReader:
         self._messages: dict[str, _Parts] = {}
         self._steps: dict[str, _Calls] = {}
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return what an event adds; one that is not known is kept."""
+        if not isinstance(event, Mapping):
+            return [Update(contents=(UnknownContent(format=self._dialect.name, raw=event),))]
         name, data = event.get("event"), event.get("data")
         if name == "done":
             return []

@@ -40,13 +40,13 @@ def _looks_like(document: Json) -> float:
 
 
 def _looks_like_message(message: Mapping[str, Any]) -> float:
-    if message.get("role") not in _ROLES or not _NOT_OURS.isdisjoint(message):
+    if str(message.get("role")) not in _ROLES or not _NOT_OURS.isdisjoint(message):
         return 0.0
     marked = any(mark in message for mark in _MARKS)
     content = message.get("content")
     if isinstance(content, list):
         for part in content:
-            kind = part.get("type") if isinstance(part, Mapping) else None
+            kind = str(part.get("type")) if isinstance(part, Mapping) else ""
             if kind not in _PARTS or _PARTS[kind] not in part:
                 return 0.0
             # A picture at a thread is much like one here; text alone could be anybody's.

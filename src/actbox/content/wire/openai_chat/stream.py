@@ -38,10 +38,10 @@ class Reader:
         self._live = 0
         self._said: JsonObject = {}
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return what a chunk adds."""
-        if not isinstance(event.get("choices"), list):
-            return [Update(contents=(UnknownContent(format=NAME, raw=dict(event)),))]
+        if not isinstance(event, Mapping) or not isinstance(event.get("choices"), list):
+            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
         about = about_response(event)
         updates: list[Update] = []
         for raw in event["choices"]:

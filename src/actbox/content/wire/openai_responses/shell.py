@@ -237,7 +237,7 @@ def _write_chunks(result: CodeInterpreterResult, chunks: list[Any], losses: Loss
         stream = item.stream if isinstance(item, TextContent) else None
         name = stream or ("stderr" if isinstance(item, ErrorContent) else "stdout")
         if isinstance(written[number], dict):
-            written[number][name] += as_text(item)
+            written[number][name] = (written[number].get(name) or "") + as_text(item)
     return written
 
 

@@ -94,8 +94,10 @@ class Reader:
     def __init__(self) -> None:
         self._begin()
 
-    def feed(self, event: Mapping[str, Json]) -> list[Update]:
+    def feed(self, event: Json) -> list[Update]:
         """Return what an event adds. One that is not known becomes an update that keeps it."""
+        if not isinstance(event, Mapping):
+            return [Update(contents=(UnknownContent(format=NAME, raw=event),))]
         kind = event.get("type")
         if isinstance(kind, str):
             if kind in _BEGINS or kind in _ENDS:
