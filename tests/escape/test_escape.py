@@ -49,6 +49,8 @@ async def test_a_guest_cannot(attempt: Attempt, attacker: Fresh) -> None:
     assert verdict.outcome is Outcome.STOPPED, verdict.why
 
 
+# The same attempts once more; `make escape` makes them too.
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ISOLATING)
 @pytest.mark.parametrize(
     "group", [group.name for group in GROUPS if any(isinstance(a.tries, str) for a in group.attempts)]
