@@ -14,12 +14,6 @@ from actbox import ErrorInfo, ErrorKind, ExecutionResult
 from actbox.cli.app import run_app
 from actbox.content import Message, TextContent
 from actbox.content.transcripts import read_transcript
-from tests.content.formats_here import only_those_here
-
-
-@pytest.fixture(autouse=True)
-def formats_here(monkeypatch):
-    only_those_here(monkeypatch)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -52,6 +54,32 @@ def test_what_is_of_no_format_is_told_to_be_of_none(document) -> None:
 def test_no_document_stops_the_search_for_its_format(document) -> None:
     detect(document)
     detect_event(document)
+
+
+def _places(document, place=()):
+    yield place
+    inner = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in inner:
+        yield from _places(value, (*place, key))
+
+
+def _with(document, place, value):
+    if not place:
+        return value
+    changed = copy.copy(document)
+    changed[place[0]] = _with(document[place[0]], place[1:], value)
+    return changed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_value_of_another_type_anywhere_does_not_stop_the_search(name) -> None:
+    for item in find_format(name).write(matrix.TRANSCRIPT).document:
+        for place in _places(item):
+            for value in ([1], {"a": 1}, None):
+                detect(_with(item, place, value))
+                detect_event(_with(item, place, value))
 
 
 def test_a_format_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -31,7 +31,6 @@ from actbox.content.page import html_page
 from actbox.content.results import content_from_result
 from actbox.content.wire.formats import NAMES, find_format
 from tests.content.browser import CHROMIUM, MISSING, Browser
-from tests.content.formats_here import is_here
 from tests.content.matrix import TRANSCRIPT
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
@@ -202,8 +201,6 @@ def test_a_table_of_a_values_html_is_shown_in_its_frame(visit):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transcript_of_each_format_is_shown(visit, name):
-    if not is_here(name):
-        pytest.skip(f"there is no module for the format {name} yet")
     found = find_format(name)
     seen = visit(found.read(found.write(TRANSCRIPT).document))
     assert "7" in seen.evaluate("document.body.innerText")

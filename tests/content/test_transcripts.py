@@ -18,14 +18,7 @@ from actbox.content import (
 from actbox.content.results import result_from_content
 from actbox.content.transcripts import RESULT, read_transcript
 from actbox.content.wire.formats import NAMES, find_format
-from tests.content.formats_here import is_here, only_those_here
 from tests.content.matrix import TRANSCRIPT
-
-
-@pytest.fixture(autouse=True)
-def formats_here(monkeypatch):
-    only_those_here(monkeypatch)
-
 
 QUESTION = Message(role="user", contents=(TextContent(text="six times seven?"),))
 ANSWER = Message(
@@ -123,8 +116,6 @@ def test_a_notebook_is_read(format):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_format_writes_is_found_to_be_of_it_and_read_back(name):
-    if not is_here(name):
-        pytest.skip(f"there is no module for the format {name} yet")
     found = find_format(name)
     document = found.write(TRANSCRIPT).document
     expected = found.read(document)

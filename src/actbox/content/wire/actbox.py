@@ -59,7 +59,7 @@ def _looks_like(document: Json) -> float:
 
 def _may_be_message(item: Json) -> bool:
     """Return whether an object may be a message of ours, which is written without `contents` where it has no items."""
-    if not isinstance(item, Mapping) or item.get("role", "assistant") not in _ROLES:
+    if not isinstance(item, Mapping) or str(item.get("role", "assistant")) not in _ROLES:
         return False
     return _are_items(item["contents"]) if "contents" in item else item.keys() <= Message.model_fields.keys()
 

@@ -37,16 +37,9 @@ def find_format(name: str) -> Format:
 
 def detect(document: Json) -> Format | None:
     """Return the format that a document is most likely of; `None` where it looks like none."""
-    likely = [(_likeness(find_format(name), document), name) for name in NAMES]
+    likely = [(find_format(name).looks_like(document), name) for name in NAMES]
     best, name = max(likely, key=lambda found: found[0])
     return find_format(name) if best > 0 else None
-
-
-def _likeness(format: Format, document: Json) -> float:
-    try:
-        return format.looks_like(document)
-    except TypeError:  # a list or an object where a word should be, which cannot be looked up: it looks like none
-        return 0.0
 
 
 def detect_event(event: Json) -> Format | None:

@@ -83,7 +83,7 @@ def _looks_like(document: Any) -> float:
         return 0.6
     if isinstance(parts := fields.get("parts"), list) and is_content(fields):
         role = fields.get("role")
-        if role is not None and role not in _ROLES:
+        if role is not None and str(role) not in _ROLES:
             return 0.0
         return 0.9 if all(_is_known_part(part) for part in parts) else 0.5 if role == "model" else 0.0
     if fields.keys() & _FOREIGN:

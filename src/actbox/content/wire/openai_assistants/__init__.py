@@ -66,7 +66,7 @@ def looks_like(document: Json) -> float:
     content = document.get("content")
     if isinstance(content, list):
         kinds = [part.get("type") if isinstance(part, Mapping) else None for part in content]
-        if not all(kind in _PARTS for kind in kinds):
+        if not all(str(kind) in _PARTS for kind in kinds):
             return 0.0
         if "image_file" in kinds or any(isinstance(part.get("text"), Mapping) for part in content):
             return 0.9
