@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from .signature_text import TYPING_NAMES, TypeWriter, docstring
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 _EITHER_WAY = "# In a program that uses `await`, await these; in any other, call them plainly."
 
 
-def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
+def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[str] | None = None) -> str:
     """Return Python that declares the tools: functions with docstrings, the types that they use above.
 
+    `only` leaves out the tools whose names are not in it; the others are called what they are called in the toolset.
     `awaitable` says how the program will call them: `True` writes `async def`; `None`, for a program not written yet,
     tells the rule. The text is valid Python whatever the tools' descriptions contain; for no tools it is empty.
     """
@@ -23,6 +25,8 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None) -> str:
     writer = TypeWriter(reserved=aliases.values())
     functions: list[str] = []
     for tool in toolset:
+        if only is not None and tool.name not in only:
+            continue
         signature = writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters)
         alias = aliases[tool.name]
         called = "" if alias == tool.name else f"call_tool({tool.name!r}, …) calls it too."

@@ -1,0 +1,144 @@
+"""`Listing`: the names of a toolset by group, which stands for the stubs where these would be too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from actbox.core.errors import InvalidValue
+from actbox.tools import Toolset
+from actbox.tools.problems import shown
+
+MAX_TEXT = 8_000
+"""Characters of a listing in a description, some 2,000 tokens."""
+MAX_CHANGES = 50
+"""Names of each kind that a note of changes gives one by one."""
+
+_REST = 60
+"""Characters that the line takes which counts what was left out."""
+_UNGROUPED = "(no group)"
+
+
+def one_line(text: str) -> str:
+    """Return a text of others as one line of printable characters."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+
+
+def group_order(group: str) -> tuple[bool, str]:
+    """Return the key by which groups are sorted: the tools without one come last."""
+    return group == "", group
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names of a toolset's tools by group, both sorted; tools without a group come last, under `""`.
+
+    Names are those that programs write: of a tool whose name is no identifier, its alias. A conversation keeps the
+    listing of its first run and shows its text in every later run, so that what the model is told first stays the
+    same to the byte; what has changed since is told at the end, by `changes_since`.
+    """
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, toolset: Toolset, groups: Mapping[str, str]) -> Listing:
+        """Return the listing of a toolset. `groups` has the group of each tool by its name; it may leave tools out."""
+        gathered: dict[str, list[str]] = {}
+        for name, alias in toolset.aliases.items():
+            gathered.setdefault(one_line(groups.get(name, "")), []).append(alias)
+        return cls._sorted(gathered)
+
+    @classmethod
+    def _sorted(cls, names: Mapping[str, Iterable[str]]) -> Listing:
+        return cls(tuple((group, tuple(sorted(names[group]))) for group in sorted(names, key=group_order)))
+
+    def __len__(self) -> int:
+        """Return how many tools there are."""
+        return sum(len(names) for _, names in self.groups)
+
+    def text(self, *, max_chars: int = MAX_TEXT) -> str:
+        """Return a line for each group with its names, without a line break at the end.
+
+        Where that is longer than `max_chars` characters, the lines have the number of tools instead of their names;
+        where that is still longer, groups are left out and counted at the end.
+        """
+        whole = "\n".join(f"- {_title(group)}: {', '.join(names)}" for group, names in self.groups)
+        if len(whole) <= max_chars:
+            return whole
+        counts = [f"- {_title(group)}: {_count(len(names), 'tool')}" for group, names in self.groups]
+        if len("\n".join(counts)) <= max_chars:
+            return "\n".join(counts)
+        return _cut(counts, [len(names) for _, names in self.groups], max_chars)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data: `{"groups": {"crm": ["find_contact", …], …}}`."""
+        return {"groups": {group: list(names) for group, names in self.groups}}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Listing:
+        """Return the listing that `to_dict` wrote, in whatever order its keys and names have come back.
+
+        Raises `InvalidValue` for anything else: the text goes into prompts, so each name must be an identifier, and
+        each group one line.
+        """
+        groups = data.get("groups") if isinstance(data, Mapping) and set(data) == {"groups"} else None
+        if not isinstance(groups, Mapping):
+            raise InvalidValue('a listing of tools is {"groups": {group: [name, …]}}, as to_dict() wrote it')
+        seen: set[str] = set()
+        for group, names in groups.items():
+            if not isinstance(group, str) or group != one_line(group):
+                raise InvalidValue(f"a group in a listing of tools is one line of text, not {shown(group)}")
+            if not isinstance(names, (list, tuple)) or not names:
+                raise InvalidValue(f"the group {shown(group)} in a listing of tools must have a list of names")
+            for name in names:
+                if not isinstance(name, str) or not name.isidentifier() or name in seen:
+                    raise InvalidValue(f"a name in a listing of tools is an identifier, once; not {shown(name)}")
+                seen.add(name)
+        return cls._sorted(groups)
+
+    def changes_since(self, pinned: Listing) -> str:
+        """Return a paragraph that says how these tools differ from those of an earlier listing; `""` for no difference.
+
+        It names what was added with its group, what is now in another group, and what is gone.
+        """
+        before, now = pinned._group_of(), self._group_of()
+        parts = [
+            ("added", [_placed(name, group) for name, group in now.items() if name not in before]),
+            (
+                "now in another group",
+                [_placed(name, group) for name, group in now.items() if before.get(name, group) != group],
+            ),
+            ("gone", [name for name in before if name not in now]),
+        ]
+        changes = "; ".join(f"{what}: {_some(names)}" for what, names in parts if names)
+        return f"The tools have changed since they were listed. {changes[0].upper()}{changes[1:]}." if changes else ""
+
+    def _group_of(self) -> dict[str, str]:
+        return {name: group for group, names in self.groups for name in names}
+
+
+def _title(group: str) -> str:
+    return group or _UNGROUPED
+
+
+def _placed(name: str, group: str) -> str:
+    return f"{name} ({group})" if group else name
+
+
+def _some(names: Sequence[str]) -> str:
+    left_out = len(names) - MAX_CHANGES
+    return ", ".join(names[:MAX_CHANGES]) + (f" and {left_out} more" if left_out > 0 else "")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _cut(lines: Sequence[str], tools: Sequence[int], max_chars: int) -> str:
+    """Return the lines that leave room for a last one, and that one: it counts the rest, and is there in any case."""
+    lengths = accumulate(len(line) + 1 for line in lines)
+    kept = sum(length + _REST <= max_chars for length in lengths)
+    rest = f"- and {_count(len(lines) - kept, 'group')} more with {_count(sum(tools[kept:]), 'tool')}"
+    return "\n".join([*lines[:kept], rest])
