@@ -153,6 +153,12 @@ class SyncSandbox(SyncFiles):
         """See `Sandbox.run_alone`."""
         return _call(self._sandbox.run_alone(program, tools=tools, timeout=timeout))
 
+    def stream_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> Iterator[Event]:
+        """See `Sandbox.stream_alone`. Closing the iterator early ends the program."""
+        return _iterate(self._sandbox.stream_alone(program, tools=tools, timeout=timeout))
+
     def map(
         self,
         programs: Iterable[Program | str],

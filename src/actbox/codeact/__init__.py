@@ -13,6 +13,9 @@ from .agent import (
 )
 from .approval import ApprovalStyle
 from .approvers import CallbackApprover
+from .capabilities import AllowedDomainInput, FileMountInput
+from .config import CodeActConfig, ToolEntry
+from .frozen import FrozenRun
 from .model import (
     AssistantMessage,
     ChatModel,
@@ -25,20 +28,32 @@ from .model import (
     ToolSpec,
     UserMessage,
 )
+from .outcome import CodeActOutcome
 from .pending import PendingApproval, PendingApprovals
+from .runner import ApprovalNeeded, CodeActRunner
 from .scripted import ScriptedModel
+from .settings import CodeActOptions, CodeActSettings
 
 __all__ = [
     "AgentOutcome",
     "AgentUsage",
+    "AllowedDomainInput",
     "Answered",
+    "ApprovalNeeded",
     "ApprovalStyle",
     "AssistantMessage",
     "CallbackApprover",
     "ChatModel",
+    "CodeActConfig",
+    "CodeActOptions",
+    "CodeActOutcome",
+    "CodeActRunner",
+    "CodeActSettings",
     "CodeAgent",
     "CodeFinished",
     "CodeStarted",
+    "FileMountInput",
+    "FrozenRun",
     "Message",
     "ModelReply",
     "ModelSpoke",
@@ -49,6 +64,7 @@ __all__ = [
     "SystemMessage",
     "TokenUsage",
     "ToolCall",
+    "ToolEntry",
     "ToolResultMessage",
     "ToolSpec",
     "TurnStarted",

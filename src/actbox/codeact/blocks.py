@@ -23,6 +23,12 @@ def program_in(answer: str) -> str | None:
     return "\n".join(blocks) if blocks else None
 
 
+def only_block_of(text: str) -> str | None:
+    """Return what stands in the text's one fenced block if nothing stands outside of it, else `None`."""
+    tokens = MarkdownIt("commonmark").parse(text)
+    return tokens[0].content if len(tokens) == 1 and tokens[0].type == "fence" else None
+
+
 def _language(info: str) -> str:
     words = info.replace("{", " ").replace("}", " ").split()
     return words[0].lower().lstrip(".") if words else ""

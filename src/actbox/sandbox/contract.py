@@ -264,6 +264,12 @@ class Sandbox(Files):
     # Many programs. Each has a workspace of its own, so that none sees what another left, nor this sandbox's files.
 
     @abstractmethod
+    def stream_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncIterator[Event]:
+        """Run a program as `run_alone` does, and yield its events as `stream` does."""
+
+    @abstractmethod
     async def run_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:

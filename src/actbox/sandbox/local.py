@@ -202,15 +202,27 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     ) -> ExecutionResult:
         return await self._finish(await self._request(program, tools, timeout))
 
+    async def stream_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        async with self._throwaway() as sibling, aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
+            async for event in run:
+                yield event
+
     async def run_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
+        async with self._throwaway() as sibling:
+            return await sibling.run(program, tools=tools, timeout=timeout)
+
+    @asynccontextmanager
+    async def _throwaway(self) -> AsyncGenerator[Self]:
         self._running()
         sibling = self._sibling()
         self._siblings.add(sibling)
         try:
             await sibling.start()
-            return await sibling.run(program, tools=tools, timeout=timeout)
+            yield sibling
         finally:
             await whole(sibling.stop(), _nothing)
             self._siblings.discard(sibling)

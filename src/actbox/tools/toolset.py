@@ -100,6 +100,15 @@ class Toolset:
         changed._approver = self._approver
         return changed
 
+    def only(self, names: Iterable[str]) -> Toolset:
+        """Return those of these tools, under the same aliases, with what was said of approval for them."""
+        kept = frozenset(names)
+        changed = self._copy()
+        changed._tools = MappingProxyType({name: tool for name, tool in self._tools.items() if name in kept})
+        changed._aliases = MappingProxyType({name: alias for name, alias in self._aliases.items() if name in kept})
+        changed._requiring = self._requiring & kept
+        return changed
+
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
         for slot in Toolset.__slots__:

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 
 def bind_tools(specs: List[Dict[str, Any]], channel: HostChannel, awaited: bool, program_name: str) -> Dict[str, Any]:
-    """Return the names that a program gets: each tool, `call_tool` and `ToolError`.
+    """Return the names that a program gets: `ToolError`, each tool and, where there are any, `call_tool`.
 
     In a program that uses `await` (`awaited`) tools are coroutines; in one that does not, they are plain calls. With a
     call about which somebody is asked (`asks` in its tool's spec) goes the line of the program that makes it.
     """
     asking = {spec[key] for spec in specs if spec.get("asks") for key in ("name", "alias")}
-    names: Dict[str, Any] = {"ToolError": ToolError, "call_tool": _call_tool(channel, awaited, asking, program_name)}
+    names: Dict[str, Any] = {"ToolError": ToolError}
+    if specs:
+        names["call_tool"] = _call_tool(channel, awaited, asking, program_name)
     for spec in specs:
         names[spec["alias"]] = _function(spec, channel, awaited, program_name)
     return names

@@ -1,0 +1,119 @@
+"""The forms in which file mounts and allowed domains are given, and the keys by which they are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path, PurePath, PurePosixPath
+
+from actbox.core.domains import AllowedDomain
+from actbox.core.errors import InvalidValue
+from actbox.core.mounts import INPUT, FileMount
+
+FileMountInput = str | tuple[str | Path, str] | FileMount
+"""A host path that is the path below `/input` as well, a pair of the two, or a `FileMount`."""
+
+AllowedDomainInput = str | tuple[str, str | Sequence[str] | None] | AllowedDomain
+"""A target, a pair of a target and its methods (one, several, or `None` for all), or an `AllowedDomain`."""
+
+
+def file_mounts(given: FileMountInput | Iterable[FileMountInput]) -> dict[str, FileMount]:
+    """Return mounts by their paths inside. Raises `InvalidValue`, also for what leaves `/input`.
+
+    A `FileMount` stands as it is, wherever it goes; of the other forms the path inside is one below `/input`, whether
+    it says so (`/input/a`) or not (`a`, `/a`).
+    """
+    return {str(mount.mount_path): mount for mount in map(_mount_of, _each(given, FileMount, _is_mount_pair))}
+
+
+def mount_key(path: str) -> str:
+    """Return the key of a mount's path, normalised as when it was added; what is no path is a key of nothing."""
+    try:
+        inside = below_input(path)
+    except InvalidValue:
+        return str(path)
+    return str(inside)
+
+
+def below_input(path: object) -> PurePosixPath:
+    """Return a path inside as one below `/input`. Raises `InvalidValue` for what leaves it and for `/input` itself."""
+    if not isinstance(path, (str, PurePath)) or "\0" in str(path):
+        raise InvalidValue(f"a mount path is text such as 'data/users.json', not {path!r}")
+    parts = [part for part in PurePosixPath(str(path).strip().replace("\\", "/")).parts if part != "/"]
+    if parts[:1] == ["input"]:
+        del parts[0]
+    if not parts or ".." in parts:
+        raise InvalidValue(f"the mount path {str(path)!r} must be one below /input, such as 'data/users.json'")
+    return INPUT.joinpath(*parts)
+
+
+def allowed_domains(given: AllowedDomainInput | Iterable[AllowedDomainInput]) -> dict[str, AllowedDomain]:
+    """Return allow-list entries by their normalised targets. Raises `InvalidValue` as `AllowedDomain` does."""
+    return {str(domain): domain for domain in map(_domain_of, _each(given, AllowedDomain, _is_domain_pair))}
+
+
+def domain_key(target: str) -> str:
+    """Return the key of a target, normalised as when it was added; what is no target is a key of nothing."""
+    try:
+        return str(AllowedDomain(target))
+    except InvalidValue:
+        return str(target)
+
+
+def check_apart(mounts: Iterable[FileMount]) -> None:
+    """Raise `InvalidValue` where one mount lies in another, which would hide a part of it."""
+    paths = sorted(mount.mount_path for mount in mounts)
+    for outer, inner in pairwise(paths):
+        if inner.is_relative_to(outer):
+            raise InvalidValue(f"the mount at {inner} lies in the one at {outer}; give one of them a path of its own")
+
+
+def _each(given: object, kind: type, is_pair: Callable[[object], bool]) -> list[object]:
+    """Return what was given as a list: one of them, or several."""
+    if isinstance(given, (str, kind)) or is_pair(given):
+        return [given]
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise InvalidValue(f"give one, or a list of them, not {given!r}")
+    return list(given)
+
+
+def _is_mount_pair(given: object) -> bool:
+    # A list of two is two mounts; a tuple of two texts is a pair, also a named tuple of a framework's own.
+    if not isinstance(given, tuple) or len(given) != 2:
+        return False
+    return isinstance(given[0], (str, PurePath)) and isinstance(given[1], str)
+
+
+def _is_domain_pair(given: object) -> bool:
+    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], str):
+        return False
+    if hasattr(given, "methods") or given[1] is None:
+        return True
+    methods = given[1]
+    several = isinstance(methods, Sequence) and not isinstance(methods, str)
+    return several or (isinstance(methods, str) and "." not in methods)
+
+
+def _mount_of(given: object) -> FileMount:
+    if isinstance(given, FileMount):
+        return given
+    if isinstance(given, str):
+        return FileMount(given, below_input(given))
+    if isinstance(given, tuple) and len(given) == 2:
+        return FileMount(given[0], below_input(given[1]))
+    raise InvalidValue(
+        f"a file mount is a path, a pair (host path, path below /input), or a FileMount(…), not {given!r}"
+    )
+
+
+def _domain_of(given: object) -> AllowedDomain:
+    if isinstance(given, AllowedDomain):
+        return given
+    if isinstance(given, str):
+        return AllowedDomain(given)
+    if isinstance(given, tuple) and len(given) == 2:
+        target, methods = given
+        return AllowedDomain(target, [methods] if isinstance(methods, str) else methods)
+    raise InvalidValue(
+        f"an allowed domain is a target, a pair (target, methods), or an AllowedDomain(…), not {given!r}"
+    )

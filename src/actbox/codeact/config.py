@@ -1,0 +1,263 @@
+"""`CodeActConfig`: what the programs of an agent may use, changed at any time, frozen for each run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from actbox.core.domains import AllowedDomain
+from actbox.core.errors import InvalidValue
+from actbox.core.mounts import INPUT, FileMount
+from actbox.tools import Approval, Tool
+
+from .approval import check_modes
+from .capabilities import (
+    AllowedDomainInput,
+    FileMountInput,
+    allowed_domains,
+    check_apart,
+    domain_key,
+    file_mounts,
+    mount_key,
+)
+from .frozen import FrozenRun
+from .identity import new_serial
+from .instructions import EXECUTE_CODE
+from .registry import Registry
+from .settings import CodeActOptions, CodeActSettings
+from .tool_search import Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEntry:
+    """Something that was given as a tool: one, or a server that has several.
+
+    `name` is its key, `given` what `get_tools` returns. `tools` is asked whenever a run is frozen, and returns the same
+    objects as long as they are the same tools. `group` is what a listing of many puts them under.
+    """
+
+    name: str
+    given: Any
+    tools: Callable[[], tuple[Tool, ...]] = field(repr=False)
+    group: str = ""
+
+    @classmethod
+    def of(cls, given: Tool | Callable[..., Any]) -> ToolEntry:
+        """Return the entry of a tool or a host function. Raises `InvalidValue` for what cannot be a tool."""
+        tool = given if isinstance(given, Tool) else Tool.from_function(given)
+        return cls(name=tool.name, given=tool, tools=lambda: (tool,))
+
+
+class CodeActConfig:
+    """The tools, files, hosts and modes of an agent's programs. Safe to use from any thread.
+
+    What is changed counts for runs that are frozen later; a `FrozenRun` keeps what it has. Tools are kept by name,
+    mounts by their path inside, domains by their normalised target: adding a key again replaces what has it, in its
+    place. Removing normalises keys as adding does; where one is missing it raises `KeyError`, which lists what there
+    is, and removes nothing. What `get_…` returns are lists of the caller's own.
+
+    `workspace_root` is a folder of the host that programs see read-only at `/input`. `approval_mode` is the mode of
+    every run, which tools that require approval can only tighten. `tool_name` is what the model calls. `adapt` makes an
+    entry of what a framework calls a tool.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Any = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: FileMountInput | Iterable[FileMountInput] | None = (),
+        allowed_domains: AllowedDomainInput | Iterable[AllowedDomainInput] | None = (),
+        tool_name: str = EXECUTE_CODE,
+        adapt: Callable[[Any], ToolEntry] = ToolEntry.of,
+        **options: Unpack[CodeActOptions],
+    ) -> None:
+        """`options` are those of `CodeActSettings`. Raises `InvalidValue`."""
+        self.settings = CodeActSettings.of(options)
+        self.approval_mode: Approval = approval_mode or "never_require"
+        check_modes(self.approval_mode, self.settings.approval_style)
+        if not isinstance(tool_name, str) or not tool_name.isidentifier():
+            raise InvalidValue(f"tool_name must be an identifier such as 'execute_code', not {tool_name!r}")
+        self.tool_name = tool_name
+        self.workspace_root = None if workspace_root is None else _workspace(workspace_root)
+        self._adapt = adapt
+        self._serial = new_serial()
+        self._lock = threading.RLock()
+        self._tools: Registry[ToolEntry] = Registry("tool")
+        self._mounts: Registry[FileMount] = Registry("file mount at")
+        self._domains: Registry[AllowedDomain] = Registry("allowed domain")
+        self._version = 0
+        self._latest: _Frozen | None = None
+        if tools is not None:
+            self.add_tools(tools)
+        if file_mounts is not None:
+            self.add_file_mounts(file_mounts)
+        if allowed_domains is not None:
+            self.add_allowed_domains(allowed_domains)
+
+    # Tools
+
+    def add_tools(self, tools: Any, *, group: str = "") -> None:
+        """Add one or several: tools, host functions, and what `adapt` knows. All are added, or none.
+
+        `group` is what a listing of many tools puts these under. Raises `InvalidValue` for what cannot be a tool, and
+        for one that is called what the model calls to run programs.
+        """
+        given = [tools] if _is_one(tools) else list(tools)
+        entries = [self._adapt(tool) for tool in given]
+        for entry in entries:
+            if entry.name == self.tool_name:
+                raise InvalidValue(
+                    f"a tool cannot be called {entry.name!r}, which the model calls to run programs: give the tool"
+                    " another name, or this configuration another tool_name"
+                )
+        if group:
+            entries = [replace(entry, group=group) for entry in entries]
+        with self._changing():
+            self._tools.put({entry.name: entry for entry in entries})
+
+    def get_tools(self) -> list[Any]:
+        """Return the tools, in order."""
+        with self._lock:
+            return [entry.given for entry in self._tools.values()]
+
+    def remove_tool(self, name: str) -> None:
+        """Remove the tool of that name. Raises `KeyError`."""
+        self.remove_tools(name)
+
+    def remove_tools(self, *names: str) -> None:
+        """Remove the tools of these names, all or none. Raises `KeyError`."""
+        with self._changing():
+            self._tools.remove(names)
+
+    def clear_tools(self) -> None:
+        """Remove all tools: programs then have none, and no `call_tool`."""
+        with self._changing():
+            self._tools.clear()
+
+    # File mounts
+
+    def add_file_mounts(self, mounts: FileMountInput | Iterable[FileMountInput]) -> None:
+        """Add one or several, all or none. Raises `InvalidValue`, also for one that lies in another."""
+        added = file_mounts(mounts)
+        with self._changing():
+            check_apart((self._mounts.snapshot() | added).values())
+            self._mounts.put(added)
+
+    def get_file_mounts(self) -> list[FileMount]:
+        """Return the mounts, in order; the workspace root is none of them."""
+        with self._lock:
+            return self._mounts.values()
+
+    def remove_file_mount(self, mount_path: str) -> None:
+        """Remove the mount at a path inside, such as `data/users.json`. Raises `KeyError`."""
+        self.remove_file_mounts(mount_path)
+
+    def remove_file_mounts(self, *mount_paths: str) -> None:
+        """Remove the mounts at these paths, all or none. Raises `KeyError`."""
+        with self._changing():
+            there = self._mounts.snapshot()
+            # One that was given as a `FileMount` may lie outside /input, where its path stands as it is.
+            self._mounts.remove(path if path in there else mount_key(path) for path in mount_paths)
+
+    def clear_file_mounts(self) -> None:
+        """Remove all mounts; the workspace root stays."""
+        with self._changing():
+            self._mounts.clear()
+
+    # Allowed domains
+
+    def add_allowed_domains(self, domains: AllowedDomainInput | Iterable[AllowedDomainInput]) -> None:
+        """Add one or several, all or none. Raises `InvalidValue` as `AllowedDomain` does."""
+        added = allowed_domains(domains)
+        with self._changing():
+            self._domains.put(added)
+
+    def get_allowed_domains(self) -> list[AllowedDomain]:
+        """Return the entries, in order."""
+        with self._lock:
+            return self._domains.values()
+
+    def remove_allowed_domain(self, target: str) -> None:
+        """Remove the entry of a target. Raises `KeyError`."""
+        self.remove_allowed_domains(target)
+
+    def remove_allowed_domains(self, *targets: str) -> None:
+        """Remove the entries of these targets, all or none. Raises `KeyError`."""
+        with self._changing():
+            self._domains.remove(map(domain_key, targets))
+
+    def clear_allowed_domains(self) -> None:
+        """Remove all entries: programs then have no network."""
+        with self._changing():
+            self._domains.clear()
+
+    # One run
+
+    def freeze(self, *, listing: Mapping[str, Any] | Listing | None = None) -> FrozenRun:
+        """Return what a run has that begins now. It is made anew only when something has changed.
+
+        `listing` is one of an earlier run of the same conversation, or its JSON form, where there are so many tools
+        that the description only lists them: it is told instead of today's, so that the text stays as it was, and
+        `FrozenRun.changes` says what is otherwise now. Raises `InvalidValue` where tools of several servers have one
+        name.
+        """
+        pinned = Listing.from_dict(listing) if isinstance(listing, Mapping) else listing
+        with self._lock:
+            entries = self._tools.values()
+            mounts, domains = self._mounts.values(), self._domains.values()
+            version, latest = self._version, self._latest
+        tools = [(tool, entry.group) for entry in entries for tool in entry.tools()]
+        if latest is not None and latest.is_of(version, tools, pinned):
+            return latest.run
+        if self.workspace_root is not None:
+            mounts = [self.workspace_root, *mounts]
+        run = FrozenRun.of(
+            self.settings,
+            tool_name=self.tool_name,
+            approval_mode=self.approval_mode,
+            tools=tools,
+            mounts=tuple(mounts),
+            domains=tuple(domains),
+            serial=self._serial,
+            pinned=pinned,
+        )
+        with self._lock:
+            if self._version == version:
+                self._latest = _Frozen(version, tuple(tools), pinned, run)
+        return run
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            self._version += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """The latest run, and of what it was made."""
+
+    version: int
+    tools: tuple[tuple[Tool, str], ...]
+    pinned: Listing | None
+    run: FrozenRun
+
+    def is_of(self, version: int, tools: Sequence[tuple[Tool, str]], pinned: Listing | None) -> bool:
+        return (self.version, self.tools, self.pinned) == (version, tuple(tools), pinned)
+
+
+def _is_one(tools: object) -> bool:
+    return callable(tools) or isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable)
+
+
+def _workspace(folder: str | Path) -> FileMount:
+    mount = FileMount(folder, INPUT)
+    if not mount.host_path.is_dir():
+        raise InvalidValue(f"workspace_root must be a folder, and {mount.host_path} is none; mount a file instead")
+    return mount

@@ -1,0 +1,142 @@
+"""What a model is told of `execute_code`: short instructions, and the description that has all the rest.
+
+The instructions name no tool, so that they stay as they are when tools change. The description says what programs may
+call, see and use; where there are many tools it lists them, and programs look up the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from actbox.core.counted import counted
+from actbox.core.domains import AllowedDomain
+from actbox.core.mounts import INPUT
+from actbox.tools import Tool, stubs
+
+from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS
+
+if TYPE_CHECKING:
+    from .frozen import FrozenRun
+
+_HOW_TOOLS_ARE_CALLED = (
+    "They are there by name; import nothing. Arguments may be given by position or by name, and results are plain data."
+    " In a program that uses `await` they are coroutines, so that `await asyncio.gather(f(1), f(2))` makes both calls"
+    " at once; in one that does not, they are plain calls. `call_tool(name, **arguments)` calls one by its name. A call"
+    " that fails raises ToolError, which the program may catch."
+)
+
+
+def instructions(run: FrozenRun) -> str:
+    """Return the short text for an agent's instructions."""
+    name = run.tool_name
+    if len(run.toolset):
+        return (
+            f"You have the tool `{name}`, which runs a Python program that can call functions. Prefer one program that"
+            " makes several calls, with loops and conditions where they help, over one call at a time, and print or end"
+            f" with what you need to read. What programs can call and use is said in the description of `{name}`."
+        )
+    return (
+        f"You have the tool `{name}`, which runs a Python program. Use it to compute rather than to guess, and print or"
+        f" end with what you need to read. What programs can use is said in the description of `{name}`."
+    )
+
+
+def description(run: FrozenRun) -> str:
+    """Return the whole description of `execute_code`."""
+    return _joined(_purpose(run), _rules(run), _tools(run))
+
+
+def whole_instructions(run: FrozenRun, *, tools_visible_to_model: bool) -> str:
+    """Return instructions that say all that the description says, for an agent that is put together by hand."""
+    if not len(run.toolset):
+        return _joined(instructions(run), _rules(run))
+    if run.listing is not None:
+        return _joined(instructions(run), _rules(run), _tools(run))
+    if tools_visible_to_model:
+        called = "\n".join(f"- {_short(tool, run.toolset.aliases[tool.name])}" for tool in run.own_tools)
+        tools = (
+            f"Programs can call these of your tools as functions. Call one directly where a single call is all that you"
+            f" need, and in a program of `{run.tool_name}` where several go together.\n\n{called}"
+        )
+        return _joined(instructions(run), _rules(run), tools, _HOW_TOOLS_ARE_CALLED)
+    only = f"The functions below can be called in programs only; you reach them by `{run.tool_name}`."
+    return _joined(instructions(run), only, _rules(run), _tools(run))
+
+
+def _purpose(run: FrozenRun) -> str:
+    if len(run.toolset):
+        return (
+            "Run a program in a sandbox, where it can call the functions below, and read what came of it: what it"
+            " printed, the value of its last expression, its error."
+        )
+    return (
+        "Run a program in a sandbox and read what came of it: what it printed, the value of its last expression, its"
+        " error."
+    )
+
+
+def _rules(run: FrozenRun) -> str:
+    limits = run.policy.limits
+    lines = [run.settings.about, _freshness(run), *_files(run), _network(run.policy.domains)]
+    calls = f", {limits.tool_calls:,} calls of functions" if len(run.toolset) else ""
+    lines.append(
+        f"Limits of one program: {counted(float(limits.wall_seconds), 'second')},"
+        f" {limits.memory_mib:,} MiB of memory{calls}. You read at most {run.settings.max_chars:,} characters of what"
+        " came of it, so print a summary of what is long."
+    )
+    return "\n".join(f"- {line}" for line in lines if line)
+
+
+def _freshness(run: FrozenRun) -> str:
+    kept = ""
+    if run.file_surface:
+        kept = " Files in /workspace stay" + (
+            ", but /output is emptied first." if run.settings.clear_output else ", and so do those in /output."
+        )
+    return f"Each call starts fresh: nothing in memory is left of an earlier one.{kept}"
+
+
+def _files(run: FrozenRun) -> list[str]:
+    if not run.file_surface:
+        return []
+    given: list[str] = []
+    others: list[str] = []
+    for mount in run.policy.mounts:
+        how = {"ro": "read-only", "rw": "can be changed", "overlay": "changes are not kept"}[mount.mode]
+        (given if mount.mount_path == INPUT else others).append(f"{mount.mount_path} ({how})")
+    lines = [f"Files to work with: {', '.join([*given, *others])}." if given or others else ""]
+    lines.append("Write files that are results to /output: they come back with the answer.")
+    return [line for line in lines if line]
+
+
+def _network(domains: Iterable[AllowedDomain]) -> str:
+    allowed = [
+        str(domain) if domain.methods is None else f"{domain} ({', '.join(domain.methods)} only)" for domain in domains
+    ]
+    return f"Network: only {', '.join(allowed)}." if allowed else "Network: none."
+
+
+def _tools(run: FrozenRun) -> str:
+    if not len(run.toolset):
+        return ""
+    if run.listing is not None:
+        lookup = (
+            "Programs can call many functions, listed here by group. Look up what you need first, in a program:"
+            f" `{SEARCH_TOOLS}(query)` returns the functions that fit best with their signatures,"
+            f" `{DESCRIBE_TOOL}(name)` all there is to know of one."
+        )
+        return _joined(lookup, _HOW_TOOLS_ARE_CALLED, run.listing.text())
+    return _joined(
+        f"Programs can call these functions. {_HOW_TOOLS_ARE_CALLED}", f"```python\n{stubs(run.toolset).rstrip()}\n```"
+    )
+
+
+def _short(tool: Tool, alias: str) -> str:
+    names = [f"{name}=…" if name not in tool.input_schema.get("required", ()) else name for name in tool.parameters]
+    first_line = tool.description.strip().partition("\n")[0]
+    return f"`{alias}({', '.join(names)})`" + (f": {first_line}" if first_line else "")
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,176 @@
+"""Sandboxes that stay open from call to call: one for each conversation, a bounded number of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from actbox.core.errors import FileError, SandboxStopped
+from actbox.core.policy import Policy
+from actbox.sandbox.contract import Sandbox
+
+MOST_ENVIRONMENTS: Final = 32
+"""Sandboxes that stay open when nothing runs in them; the one that was not used for longest goes first."""
+_MOST_FORGOTTEN: Final = 1000
+
+Key = tuple[str, str]
+
+_FORGOTTEN = "the files of earlier calls are gone: their sandbox was closed, as it had not been used for long"
+
+
+@dataclass(eq=False, slots=True)
+class Environment:
+    """A sandbox and who uses it. `warnings` are for the next result."""
+
+    sandbox: Sandbox
+    started: Future[None] = field(default_factory=Future)
+    users: int = 0
+    dropped: bool = False
+    warnings: tuple[str, ...] = ()
+    _turns: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def turn(self) -> asyncio.Lock:
+        """Return the lock of what may go on only once here, among the runs of one event loop."""
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._turns[0] is not loop:
+            self._turns = (loop, asyncio.Lock())
+        return self._turns[1]
+
+
+class Environments:
+    """Sandboxes by what they are (`FrozenRun.environment`) and whose they are, opened when they are first used.
+
+    Where a conversation needs another sandbox than before, since mounts, hosts or limits were changed, it finds its
+    files there. Runs may use one sandbox at once, from several event loops and threads.
+    """
+
+    def __init__(self, open_sandbox: Callable[[Policy], Sandbox], *, most: int = MOST_ENVIRONMENTS) -> None:
+        self._open = open_sandbox
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Key, Environment] = OrderedDict()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
+        self._closed = False
+
+    @asynccontextmanager
+    async def use(self, environment: str, scope: str, policy: Policy) -> AsyncGenerator[Environment]:
+        """Have a running sandbox for a block. Raises what opening raises, and `SandboxStopped` after `close`."""
+        place, is_new, before = self._take((environment, scope), policy)
+        try:
+            if is_new:
+                # Shielded: others may wait for it whoever began it is cancelled.
+                await asyncio.shield(asyncio.ensure_future(self._start((environment, scope), place, before)))
+            elif not place.started.done():
+                await asyncio.shield(asyncio.wrap_future(place.started))
+            else:
+                place.started.result()
+            yield place
+        finally:
+            await self._leave(place)
+
+    async def close(self) -> None:
+        """Stop all sandboxes, and with them what runs there."""
+        with self._lock:
+            self._closed = True
+            kept = list(self._kept.values())
+            self._kept.clear()
+            for place in kept:
+                place.dropped = True
+        await asyncio.gather(*(place.sandbox.stop() for place in kept))
+
+    def _take(self, key: Key, policy: Policy) -> tuple[Environment, bool, Environment | None]:
+        """Return the environment, whether it has to be started, and the one that its owner had before."""
+        with self._lock:
+            if self._closed:
+                raise SandboxStopped("the sandboxes were closed; make a new provider or tool")
+            place = self._kept.get(key)
+            is_new = place is None
+            before = None
+            if place is None:
+                if key[1]:
+                    before = next((self._kept[other] for other in reversed(self._kept) if other[1] == key[1]), None)
+                place = self._kept[key] = Environment(self._open(policy))
+                if key[1] in self._forgotten and before is None:
+                    del self._forgotten[key[1]]
+                    place.warnings = (_FORGOTTEN,)
+            self._kept.move_to_end(key)
+            place.users += 1
+            if before is not None:
+                before.users += 1
+            return place, is_new, before
+
+    async def _start(self, key: Key, place: Environment, before: Environment | None) -> None:
+        try:
+            await place.sandbox.start()
+            if before is not None:
+                left = await carry_over(before.sandbox, place.sandbox)
+                if left:
+                    place.warnings = (f"files of earlier calls could not be kept: {', '.join(left)}",)
+        except BaseException as error:
+            with self._lock:
+                if self._kept.get(key) is place:
+                    del self._kept[key]
+            place.started.set_exception(error if isinstance(error, Exception) else SandboxStopped("it did not start"))
+            place.started.exception()  # somebody has seen it: this caller
+            raise
+        else:
+            place.started.set_result(None)
+            if before is not None:
+                self._drop(before)
+        finally:
+            if before is not None:
+                await self._leave(before)
+
+    def _drop(self, place: Environment) -> None:
+        """Have an environment that another has taken the place of closed when nothing runs there any more."""
+        with self._lock:
+            place.dropped = True
+            for key, kept in list(self._kept.items()):
+                if kept is place:
+                    del self._kept[key]
+
+    async def _leave(self, place: Environment) -> None:
+        with self._lock:
+            place.users -= 1
+            surplus = self._surplus()
+            if place.dropped and not place.users:
+                surplus.append(place)
+        for idle in surplus:
+            await idle.sandbox.stop()
+
+    def _surplus(self) -> list[Environment]:
+        found = []
+        for key in list(self._kept):
+            if len(self._kept) <= self._most:
+                break
+            if self._kept[key].users == 0:
+                found.append(self._kept.pop(key))
+                if key[1] and not any(scope == key[1] for _, scope in self._kept):
+                    self._forgotten[key[1]] = None
+                    if len(self._forgotten) > _MOST_FORGOTTEN:
+                        self._forgotten.popitem(last=False)
+        return found
+
+
+async def carry_over(old: Sandbox, new: Sandbox) -> list[str]:
+    """Copy the files of one workspace to another, but for those below `input`; return the paths that could not be."""
+    left = []
+    for entry in await old.list_files(recursive=True):
+        if entry.path == "input" or entry.path.startswith("input/"):
+            continue
+        try:
+            if entry.kind == "folder":
+                await new.make_dir(entry.path)
+            elif entry.kind == "file":
+                await new.write_file(entry.path, await old.read_file(entry.path))
+            else:
+                left.append(entry.path)
+        except FileError:
+            left.append(entry.path)
+    return left

@@ -1,0 +1,271 @@
+"""`CodeActRunner`: from what a model sent to what it reads, with approvals that a framework can come back with."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from actbox.core.call_log import CallLog
+from actbox.core.errors import ActboxError, ErrorKind, InvalidValue, SandboxStopped, Unsupported
+from actbox.core.events import Completed
+from actbox.core.policy import Policy
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox, closing
+from actbox.tools import ApprovalDecision, ApprovalRequest, Toolset
+from actbox.tools.threads import ThreadPool
+
+from .approval import refused
+from .approvers import checked_timeout
+from .arguments import NoProgram, program_of
+from .environments import MOST_ENVIRONMENTS, Environments
+from .frozen import FrozenRun
+from .outcome import CodeActOutcome, not_run
+from .pending import TIMEOUT_SECONDS
+from .planning import Plan, plan_of
+from .waiting import PausableRun, Waiting
+
+MOST_WAITING: Final = 100
+"""Questions that wait for a framework's answer; beyond it the oldest is given up."""
+
+READ_AT_ONCE: Final = 2
+"""Programs that are read for the tools that they name, at once and for all agents; further ones wait."""
+
+# A large program takes seconds to read, in which the event loop has other things to do.
+_readers = ThreadPool(limit=READ_AT_ONCE)
+
+_log = logging.getLogger("actbox")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalNeeded:
+    """Somebody has to decide before the call of `execute_code` can go on; `CodeActRunner.answer` takes the decision.
+
+    `request` is the question: about the whole program, before it has begun, or about one call of it, which waits.
+    `named` are the tools that the program calls by names that can be read out of it. The decision counts for the
+    program that is shown and no other.
+    """
+
+    request: ApprovalRequest
+    scope: str
+    call_id: str
+    code_hash: str
+    named: tuple[str, ...] = ()
+
+
+class CodeActRunner:
+    """Runs the programs of one provider, several at once.
+
+    `open_sandbox` makes a sandbox for a policy. `scope` says whose the files are: calls of one scope share their
+    sandbox's files, and no other sees them. A run without a file surface has a folder of its own that is thrown away.
+
+    Where a question has to be decided by a framework that calls again with the answer, `execute` returns
+    `ApprovalNeeded`, and the question waits under its scope and call id, for `approval_timeout` seconds: a call of a
+    program is then refused, and a program that has not begun never does. The bundled style asks nobody here: that a
+    run requires approval is said by `FrozenRun.approval`, and who calls `execute` has had it given.
+
+    Methods raise nothing but what they are cancelled with: whatever goes wrong is an outcome. Cancelling `execute` ends
+    the program.
+    """
+
+    def __init__(
+        self,
+        open_sandbox: Callable[[Policy], Sandbox],
+        *,
+        most_environments: int = MOST_ENVIRONMENTS,
+        most_waiting: int = MOST_WAITING,
+        approval_timeout: float | None = TIMEOUT_SECONDS,
+    ) -> None:
+        self._environments = Environments(open_sandbox, most=most_environments)
+        self._approval_timeout = checked_timeout(approval_timeout)
+        self._most_waiting = most_waiting
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[tuple[str, str], Waiting] = OrderedDict()
+
+    async def execute(
+        self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = ""
+    ) -> CodeActOutcome | ApprovalNeeded:
+        """Run the program that a model sent, or say what has to be approved first.
+
+        `arguments` are as the model sent them: an object with `code`, JSON text, or something else that is answered
+        with how to send it.
+        """
+        try:
+            program = program_of(arguments, tool_name=run.tool_name)
+        except NoProgram as error:
+            return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
+        plan = await _plan(run, program)
+        if plan.approval.required:
+            waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None)
+            request = plan.approval.request(program)
+            self._wait(scope, call_id, waiting)
+            return _needed(request, waiting, scope, call_id)
+        return await self._begin(run, program, plan, scope, call_id)
+
+    async def answer(
+        self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = "", decision: ApprovalDecision
+    ) -> CodeActOutcome | ApprovalNeeded:
+        """Go on with what waits for a decision; the program runs with what it had when it was asked about.
+
+        If the program is another one than was shown, the decision does not count for it, and it is asked about anew.
+        Where nothing waits any more, a program that had begun is not run again: the outcome says so.
+        """
+        try:
+            program = program_of(arguments, tool_name=run.tool_name)
+        except NoProgram:
+            return await self.execute(run, arguments, scope=scope, call_id=call_id)
+        with self._lock:
+            waiting = self._waiting.pop((scope, call_id), None)
+        if waiting is not None and waiting.paused is not None and not _is_here(waiting.paused):
+            waiting.paused.abandon()
+            waiting = None
+        if waiting is None or (waiting.paused is None and self._is_over(waiting)):
+            if (await _plan(run, program)).approval.required:  # then it has not begun
+                return await self.execute(run, arguments, scope=scope, call_id=call_id)
+            return _outcome(run, not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type="RunGone"), program)
+        if waiting.code_hash != _hash(program):
+            if waiting.paused is not None:
+                await waiting.paused.end()
+            return await self.execute(run, arguments, scope=scope, call_id=call_id)
+        if waiting.paused is not None:
+            waiting.paused.answer(decision)
+            return await self._go_on(waiting, scope, call_id)
+        if not decision.approved:
+            return _outcome(run, refused(decision, ""), program)
+        plan = await _plan(waiting.run, program)
+        return await self._begin(waiting.run, program, plan, scope, call_id)
+
+    def withdraw(self, *, scope: str = "", call_id: str = "") -> None:
+        """Give up a question that nobody will answer: a program that waits is ended."""
+        with self._lock:
+            waiting = self._waiting.pop((scope, call_id), None)
+        if waiting is not None and waiting.paused is not None:
+            waiting.paused.abandon()
+
+    def is_waiting(self, *, scope: str = "", call_id: str = "") -> bool:
+        """Return whether a question waits under this scope and call id."""
+        with self._lock:
+            return (scope, call_id) in self._waiting
+
+    async def close(self) -> None:
+        """End all runs, as `CANCELLED`, and close all sandboxes, with the files in them."""
+        with self._lock:
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for each in waiting:
+            if each.paused is not None:
+                each.paused.abandon()
+        await self._environments.close()
+
+    async def _begin(
+        self, run: FrozenRun, program: str, plan: Plan, scope: str, call_id: str
+    ) -> CodeActOutcome | ApprovalNeeded:
+        toolset = plan.approval.toolset
+        if not toolset.requiring:
+            return await self._perform(run, program, toolset, scope)
+        paused = PausableRun(
+            lambda approver: self._perform(run, program, toolset.asking(approver), scope),
+            timeout=self._approval_timeout,
+        )
+        waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=paused)
+        return await self._go_on(waiting, scope, call_id)
+
+    async def _go_on(self, waiting: Waiting, scope: str, call_id: str) -> CodeActOutcome | ApprovalNeeded:
+        assert waiting.paused is not None
+        came = await waiting.paused.next()
+        if isinstance(came, CodeActOutcome):
+            return came
+        self._wait(scope, call_id, waiting)
+        return _needed(came, waiting, scope, call_id)
+
+    def _wait(self, scope: str, call_id: str, waiting: Waiting) -> None:
+        with self._lock:
+            given_up = [self._waiting.pop((scope, call_id), None)]
+            self._waiting[scope, call_id] = waiting
+            while len(self._waiting) > self._most_waiting:
+                given_up.append(self._waiting.popitem(last=False)[1])
+        for each in given_up:
+            if each is not None and each.paused is not None:
+                each.paused.abandon()
+
+    def _is_over(self, waiting: Waiting) -> bool:
+        timeout = self._approval_timeout
+        return timeout is not None and time.monotonic() - waiting.asked_at > timeout
+
+    async def _perform(self, run: FrozenRun, program: str, toolset: Toolset, scope: str) -> CodeActOutcome:
+        calls = CallLog()
+        warnings: tuple[str, ...] = ()
+        try:
+            owner = scope if run.file_surface else ""
+            async with self._environments.use(run.environment, owner, run.policy) as place:
+                warnings, place.warnings = place.warnings, ()
+                if run.file_surface and run.settings.clear_output:
+                    async with place.turn():
+                        await _empty_output(place.sandbox)
+                        result = await _run(place.sandbox, program, toolset, calls, alone=False)
+                else:
+                    result = await _run(place.sandbox, program, toolset, calls, alone=not run.file_surface)
+        except SandboxStopped as error:
+            result = not_run(ErrorKind.CANCELLED, str(error))
+        except (Unsupported, InvalidValue) as error:
+            result = not_run(ErrorKind.UNSUPPORTED, str(error))
+        except ActboxError as error:
+            result = not_run(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
+        except Exception as error:  # a fault of ours or of the machine, which must not end the agent
+            _log.exception("a program could not be run")
+            result = not_run(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+        return _outcome(run, replace(result, warnings=(*warnings, *result.warnings)), program, calls)
+
+
+_GONE = (
+    "the run that waited for approval is gone, since it waited too long, or its process or its event loop has ended;"
+    " what it had done before stays done, and nothing was run again"
+)
+_GONE_HINT = "find out what was done already before you send a program that does the rest"
+
+
+def _needed(request: ApprovalRequest, waiting: Waiting, scope: str, call_id: str) -> ApprovalNeeded:
+    return ApprovalNeeded(
+        request=request, scope=scope, call_id=call_id, code_hash=waiting.code_hash, named=waiting.named
+    )
+
+
+async def _plan(run: FrozenRun, program: str) -> Plan:
+    if run.settings.approval_style == "bundled":
+        return plan_of(run, program)
+    return await _readers.run(plan_of, run, program)
+
+
+async def _run(sandbox: Sandbox, program: str, toolset: Toolset, calls: CallLog, *, alone: bool) -> ExecutionResult:
+    stream = (sandbox.stream_alone if alone else sandbox.stream)(program, tools=toolset)
+    async with closing(stream):
+        async for event in stream:
+            if isinstance(event, Completed):
+                return event.result
+            calls.feed(event)
+    raise AssertionError("a stream ended without Completed")
+
+
+async def _empty_output(sandbox: Sandbox) -> None:
+    for entry in await sandbox.list_files("output"):
+        await sandbox.remove_file(entry.path, recursive=True)
+
+
+def _outcome(run: FrozenRun, result: ExecutionResult, program: str, calls: CallLog | None = None) -> CodeActOutcome:
+    return CodeActOutcome.of(
+        result, run.settings, program=program, calls=calls or CallLog(), file_surface=run.file_surface
+    )
+
+
+def _hash(program: str) -> str:
+    return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_here(paused: PausableRun) -> bool:
+    return paused.loop is asyncio.get_running_loop()
