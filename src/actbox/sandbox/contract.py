@@ -275,7 +275,7 @@ class Sandbox(Files):
     ) -> ExecutionResult:
         """Run a program as `run` does, under the same policy, in a throwaway workspace of its own.
 
-        Cancelling it ends the program, and `stop()` ends it too; the workspace is gone when this returns. Raises
+        Cancelling it ends the program, and `stop()` ends it too; what it wrote is gone when this returns. Raises
         `SandboxUnavailable` where there is no room for another workspace.
         """
 

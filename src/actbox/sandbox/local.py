@@ -38,6 +38,8 @@ from .workspace import Workspace
 _MOST_ENDED_GUESTS = 64
 # What the next run takes is made ready when this one is over, or after so long.
 _PREPARE_SECONDS = 0.01
+# Workspaces for single programs that are kept for the next ones, if nothing was done there.
+_MOST_UNTOUCHED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class _Request:
 class LocalSandbox(WorkspaceFiles, Sandbox):
     """A sandbox whose guests are processes of this machine."""
 
+    _leaves_no_trace = False
+    """Whether all that a program can leave behind for the next one is in the workspace."""
     guest_root: str = "/workspace"
     """Where the workspace lies for a guest."""
 
@@ -72,6 +76,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self._workspace: Workspace | None = None
         self._guests: set[GuestProcess] = set()
         self._siblings: set[LocalSandbox] = set()
+        self._untouched: list[tuple[LocalSandbox, object]] = []
+        """Of the siblings, those that have run a program which did nothing to the workspace, and their traces."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
@@ -131,6 +137,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
+            self._untouched.clear()
             guests = [guest for guest in self._guests if not guest.ended]
             for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
@@ -216,16 +223,35 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             return await sibling.run(program, tools=tools, timeout=timeout)
 
     @asynccontextmanager
-    async def _throwaway(self) -> AsyncGenerator[Self]:
-        self._running()
-        sibling = self._sibling()
+    async def _throwaway(self) -> AsyncGenerator[LocalSandbox]:
+        """Have a sandbox with a workspace in which nothing was ever done; one in which nothing was is used again."""
+        workspace = self._running()
+        sibling = self._take_untouched() or self._sibling()
         self._siblings.add(sibling)
+        trace = None
         try:
             await sibling.start()
+            trace = sibling._trace()
             yield sibling
         finally:
-            await whole(sibling.stop(), _nothing)
-            self._siblings.discard(sibling)
+            is_untouched = trace is not None and sibling._trace() == trace
+            if is_untouched and self._workspace is workspace and len(self._untouched) < _MOST_UNTOUCHED:
+                self._untouched.append((sibling, trace))
+            else:
+                await whole(sibling.stop(), _nothing)
+                self._siblings.discard(sibling)
+
+    def _take_untouched(self) -> LocalSandbox | None:
+        """Return a sibling in whose workspace nothing was done, now that the last of its guest is gone."""
+        for place, (sibling, trace) in enumerate(self._untouched):
+            if all(guest.ended for guest in sibling._guests) and sibling._trace() == trace:
+                del self._untouched[place]
+                return sibling
+        return None
+
+    def _trace(self) -> object:
+        """Return what is otherwise once a program has done something to the workspace, `None` where nobody can tell."""
+        return self._workspace.trace() if self._workspace is not None and self._leaves_no_trace else None
 
     async def execute_stream(
         self,

@@ -12,6 +12,7 @@ import os
 import secrets
 import stat as stat_modes
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -25,6 +26,9 @@ from .regular_file import read_regular
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each folder on the way is open while what is below it is listed.
 MAX_DEPTH = 64
+_FOLDERS = (".", "input", "output")
+# The kernel's clock for files goes on by ticks, of which there are at least 100 in a second.
+_COARSE_NS = 20_000_000
 
 
 class Workspace:
@@ -64,6 +68,25 @@ class Workspace:
             if self._descriptor < 0 or not is_empty(self._descriptor):
                 return None
             return OutputFolder(self._descriptor, limits, known_empty=True)
+
+    def trace(self) -> tuple[object, ...] | None:
+        """Return what is otherwise once anything was made, removed or set here, or `None` where that cannot be told.
+
+        The folders' times say it: whatever is done to a folder, or to the entries in it, changes one of them, which
+        nobody can set back. Of `output` the time of the last look is left out, since we look there ourselves. Too soon
+        after a change the next one could bear the same time.
+        """
+        try:
+            with self._closing:
+                if self._descriptor < 0 or not is_empty(self._descriptor):
+                    return None
+                top, *below = (os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS)
+        except OSError:
+            return None
+        if time.time_ns() - max(status.st_ctime_ns for status in (top, *below)) < _COARSE_NS:
+            return None
+        seen = (top.st_atime_ns, below[0].st_atime_ns)
+        return (*seen, *((s.st_ino, s.st_mode, s.st_mtime_ns, s.st_ctime_ns) for s in (top, *below)))
 
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""

@@ -47,6 +47,8 @@ _USUAL_WORKSPACE_MIB = Limits().workspace_mib
 class LinuxSandbox(LocalSandbox):
     """Programs in namespaces of their own, behind a filter of system calls, without root and without a daemon."""
 
+    _leaves_no_trace = True
+
     def __init__(self, policy: Policy, network: Network | None = None, debt: Debt | None = None) -> None:
         """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
         if sys.platform != "linux":
