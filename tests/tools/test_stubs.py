@@ -110,6 +110,14 @@ def test_no_tools_no_text():
     assert stubs(Toolset.of(None)) == ""
 
 
+def test_only_some_tools_are_written_under_the_names_that_they_have_in_the_toolset():
+    toolset = Toolset([made("read-file", {"type": "object"}), made("read_file", {"type": "object"}), search])
+    text = stubs(toolset, only=["read-file"])
+    assert "def read_file_2(" in text and "def read_file(" not in text and "search" not in text and "Hit" not in text
+    assert stubs(toolset, only=["search"], awaitable=False) == stubs(Toolset.of([search]), awaitable=False)
+    assert stubs(toolset, only=[]) == ""
+
+
 def test_types_that_contain_themselves_or_each_other_are_written():
     def grow(node: Node) -> Node:
         """Grow."""

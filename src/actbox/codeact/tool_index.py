@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import pairwise
 
 from actbox.tools import Tool, Toolset
 
@@ -27,6 +27,8 @@ _SATURATION = 1.5  # BM25's k1
 _LENGTH = 0.5  # BM25's b, for descriptions and notes: names and groups are not padded with words
 _BEGINNING = 0.6
 """What a match of one word's beginning counts, times the share of the longer word that it covers."""
+_SYNONYM = 0.5
+"""What another word for the same act counts."""
 _COMMON = 0.25
 """What a common word of the query counts; it can match names only (`turn_on`)."""
 
@@ -36,9 +38,22 @@ _ENGLISH = (
     " where which who will with you your"
 )
 _COMMON_WORDS = frozenset(_ENGLISH.split())
+_VERBS = (
+    "create add new make open register insert",
+    "delete remove erase destroy drop",
+    "get fetch read show retrieve view",
+    "update edit change modify set",
+    "list all show every enumerate",
+    "find search lookup look locate",
+    "send post deliver",
+    "run execute start launch trigger",
+    "stop end cancel abort",
+)
+"""What tools do, in the words that servers and models use for it."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # kana and ideographs
 _RUNS = re.compile(rf"[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+|\d+")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_LAST = "\U0010ffff"
 _VOWEL = re.compile("[aeiouy]")
 
 
@@ -90,7 +105,8 @@ class ToolIndex:
         """Yield for each term of a query the known terms that it may mean, each with what a match counts."""
         factors = {stem(part): _COMMON if part in _COMMON_WORDS else 1.0 for part in parts}
         for term, factor in factors.items():
-            yield [(known, factor * share) for known, share in self._similar(term)]
+            synonyms = [(known, _SYNONYM) for known in _synonyms().get(term, ()) if known in self._postings]
+            yield [(known, factor * share) for known, share in [*self._similar(term), *synonyms]]
         for pair in dict.fromkeys(_pairs(parts)):
             if pair in self._postings:
                 yield [(pair, 1.0)]
@@ -99,15 +115,13 @@ class ToolIndex:
         if term in self._postings:
             yield term, 1.0
         if len(term) >= 3:
-            for known in takewhile(lambda known: known.startswith(term), self._from(term)):
+            start, end = (bisect_left(self._terms, bound) for bound in (term, term + _LAST))
+            for known in self._terms[start:end]:
                 if known != term:
                     yield known, _BEGINNING * len(term) / len(known)
         for end in range(4, len(term)):
             if term[:end] in self._postings:
                 yield term[:end], _BEGINNING * end / len(term)
-
-    def _from(self, term: str) -> Iterator[str]:
-        return islice(self._terms, bisect_left(self._terms, term), None)
 
 
 def words(text: str) -> list[str]:
@@ -144,7 +158,19 @@ def stem(word: str) -> str:
         word = word[:-1]
     if len(word) > 3 and word[-1] == word[-2]:
         word = word[:-1]
+    if len(word) > 5 and word.endswith("is"):
+        return word[:-1] + "z"  # summarise, summarize
     return word[:-1] + "i" if word.endswith("y") else word
+
+
+@lru_cache(maxsize=1)
+def _synonyms() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for verbs in _VERBS:
+        terms = {stem(verb) for verb in verbs.split()}
+        for term in terms:
+            found[term] = found.get(term, set()) | terms - {term}
+    return found
 
 
 def _pairs(parts: Sequence[str]) -> Iterator[str]:

@@ -11,8 +11,8 @@ from actbox.core.errors import InvalidValue
 from actbox.tools import Toolset
 from actbox.tools.problems import shown
 
-MAX_TEXT = 8_000
-"""Characters of a listing in a description, some 2,000 tokens."""
+MAX_TEXT = 20_000
+"""Characters of a listing in a description: the names of about a thousand tools, some 5,000 tokens."""
 MAX_CHANGES = 50
 """Names of each kind that a note of changes gives one by one."""
 
@@ -108,7 +108,7 @@ class Listing:
             ("added", [_placed(name, group) for name, group in now.items() if name not in before]),
             (
                 "now in another group",
-                [_placed(name, group) for name, group in now.items() if before.get(name, group) != group],
+                [f"{name} ({group or 'no group'})" for name, group in now.items() if before.get(name, group) != group],
             ),
             ("gone", [name for name in before if name not in now]),
         ]
