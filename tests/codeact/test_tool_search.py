@@ -303,10 +303,10 @@ def test_the_two_tools_have_their_names_and_never_need_approval():
     assert "It calls none of them" in search.description and "does not call" in describe.description
 
 
-def test_a_toolset_that_has_these_names_already_does_not_take_them():
-    for name in (SEARCH_TOOLS, DESCRIBE_TOOL):
-        with pytest.raises(InvalidValue, match=f"two tools are called '{name}'"):
-            names(name).with_tools(*search_tools_of(names(name), {}))
+@pytest.mark.parametrize("name", [SEARCH_TOOLS, DESCRIBE_TOOL, "search-tools", "describe.tool", "ｓearch_tools"])
+def test_a_tool_that_programs_would_call_by_one_of_the_names_is_refused(name: str):
+    with pytest.raises(InvalidValue, match=f"no tool may be called '{name}' here"):
+        search_tools_of(names("other", name), {})
 
 
 async def test_what_is_found_says_how_it_is_called():
@@ -407,6 +407,13 @@ async def test_a_tool_is_described_as_programs_call_it_by_either_name():
     assert "def read_file(" in await describe.call({"name": "read_file"})
 
 
+async def test_the_two_tools_describe_themselves():
+    search, describe = search_tools_of(TOOLS, GROUPS)
+    for tool in (search, describe):
+        text = await describe.call({"name": tool.name})
+        assert text == stubs(Toolset([search, describe]), awaitable=False, only=[tool.name]) and tool.signature in text
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -497,9 +504,9 @@ SMALL = Listing.of(names("b_one", "a-two", "lone"), {"b_one": "letters", "a-two"
 
 
 def test_a_listing_has_sorted_names_by_group_and_the_others_last():
-    assert SMALL.groups == (("letters", ("a_two", "b_one")), ("", ("lone",))) and len(SMALL) == 3
+    assert SMALL.groups == (("letters", ("a_two", "b_one")), ("", ("lone",)))
     assert SMALL.text() == "- letters: a_two, b_one\n- (no group): lone"
-    assert Listing.of(Toolset(), {}).text() == "" and len(Listing.of(Toolset(), {})) == 0
+    assert Listing.of(Toolset(), {}).text() == ""
 
 
 def test_a_listing_does_not_depend_on_the_order_of_the_tools():
@@ -517,7 +524,7 @@ def test_a_listing_cannot_be_changed():
 def test_the_text_of_thousands_of_tools_has_groups_and_numbers():
     crowd = names(*(f"tool_{number}" for number in range(3_000)))
     listing = Listing.of(crowd, {name: "even" if int(name[5:]) % 2 == 0 else "odd" for name in crowd.names[1:]})
-    assert listing.text() == "- even: 1499 tools\n- odd: 1500 tools\n- (no group): 1 tool"
+    assert listing.text() == "- even: 1,499 tools\n- odd: 1,500 tools\n- (no group): 1 tool"
     assert "tool_2999" in listing.text(max_chars=100_000)
 
 
@@ -527,8 +534,8 @@ def test_the_text_of_thousands_of_groups_is_cut_and_counts_the_rest():
     lines = listing.text().splitlines()
     assert len(listing.text()) <= MAX_TEXT and lines[0] == "- group 0000: 1 tool"
     left_out = 3_000 - (len(lines) - 1)
-    assert lines[-1] == f"- and {left_out} groups more with {left_out} tools"
-    assert listing.text(max_chars=10) == "- and 3000 groups more with 3000 tools"
+    assert lines[-1] == f"- and {left_out:,} groups more with {left_out:,} tools"
+    assert listing.text(max_chars=10) == "- and 3,000 groups more with 3,000 tools"
 
 
 def test_a_group_cannot_add_lines_to_the_text():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 from actbox.tools import Toolset
 from actbox.tools.problems import shown
@@ -54,10 +55,6 @@ class Listing:
     def _sorted(cls, names: Mapping[str, Iterable[str]]) -> Listing:
         return cls(tuple((group, tuple(sorted(names[group]))) for group in sorted(names, key=group_order)))
 
-    def __len__(self) -> int:
-        """Return how many tools there are."""
-        return sum(len(names) for _, names in self.groups)
-
     def text(self, *, max_chars: int = MAX_TEXT) -> str:
         """Return a line for each group with its names, without a line break at the end.
 
@@ -67,7 +64,7 @@ class Listing:
         whole = "\n".join(f"- {_title(group)}: {', '.join(names)}" for group, names in self.groups)
         if len(whole) <= max_chars:
             return whole
-        counts = [f"- {_title(group)}: {_count(len(names), 'tool')}" for group, names in self.groups]
+        counts = [f"- {_title(group)}: {counted(len(names), 'tool')}" for group, names in self.groups]
         if len("\n".join(counts)) <= max_chars:
             return "\n".join(counts)
         return _cut(counts, [len(names) for _, names in self.groups], max_chars)
@@ -132,13 +129,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_CHANGES]) + (f" and {left_out} more" if left_out > 0 else "")
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def _cut(lines: Sequence[str], tools: Sequence[int], max_chars: int) -> str:
     """Return the lines that leave room for a last one, and that one: it counts the rest, and is there in any case."""
     lengths = accumulate(len(line) + 1 for line in lines)
     kept = sum(length + _REST <= max_chars for length in lengths)
-    rest = f"- and {_count(len(lines) - kept, 'group')} more with {_count(sum(tools[kept:]), 'tool')}"
+    rest = f"- and {counted(len(lines) - kept, 'group')} more with {counted(sum(tools[kept:]), 'tool')}"
     return "\n".join([*lines[:kept], rest])

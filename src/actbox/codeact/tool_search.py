@@ -15,7 +15,7 @@ from typing import Annotated, TypedDict
 
 from pydantic import Field
 
-from actbox.core.errors import ToolError
+from actbox.core.errors import InvalidValue, ToolError
 from actbox.tools import Tool, Toolset, stubs
 from actbox.tools.problems import shown, suggestion
 
@@ -47,9 +47,12 @@ def search_tools_of(toolset: Toolset, groups: Mapping[str, str]) -> tuple[Tool, 
     """Return the tools `search_tools` and `describe_tool` over a toolset, for programs that have that toolset.
 
     `groups` has the group of each tool by its name; it may leave tools out. Neither tool ever needs approval, and
-    neither changes anything. The index is built at the first search. The toolset must not have tools of these names;
-    `Toolset.with_tools` refuses them.
+    neither changes anything. The index is built at the first search. Raises `InvalidValue` where programs call a tool
+    of the toolset by one of the two names, also as its alias: beside these tools it would have another one.
     """
+    for name in (SEARCH_TOOLS, DESCRIBE_TOOL):
+        if taken := toolset.get(name):
+            raise InvalidValue(f"no tool may be called {taken.name!r} here: programs search tools by {name}")
     search = _Search(toolset, groups)
     search_tools, describe_tool = _over_nothing()
     return replace(search_tools, function=search.search_tools), replace(describe_tool, function=search.describe_tool)
@@ -92,10 +95,10 @@ class _Search:
 
         It does not call the tool.
         """
-        tool = self._toolset.get(name)
-        if tool is None:
-            raise ToolError(self._unknown_tool(name), tool=DESCRIBE_TOOL)
-        return stubs(self._toolset, awaitable=False, only=[tool.name])
+        for toolset in (self._toolset, Toolset(_over_nothing())):
+            if tool := toolset.get(name):
+                return stubs(toolset, awaitable=False, only=[tool.name])
+        raise ToolError(self._unknown_tool(name), tool=DESCRIBE_TOOL)
 
     def _ranked(self, query: str) -> list[str]:
         with self._lock:
