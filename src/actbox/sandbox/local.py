@@ -40,6 +40,7 @@ _MOST_ENDED_GUESTS = 64
 _PREPARE_SECONDS = 0.01
 # Workspaces for single programs that are kept for the next ones, if nothing was done there.
 _MOST_UNTOUCHED = 8
+_UNTOUCHED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self._siblings: set[LocalSandbox] = set()
         self._untouched: list[tuple[LocalSandbox, object]] = []
         """Of the siblings, those that have run a program which did nothing to the workspace, and their traces."""
+        self._endings: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
@@ -145,6 +147,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             try:
                 await asyncio.gather(*(guest.wait() for guest in guests), *(box.stop() for box in self._siblings))
                 await asyncio.gather(*(session.close() for session in list(self._sessions)))
+                loop = asyncio.get_running_loop()
+                await asyncio.gather(*(task for task in self._endings if task.get_loop() is loop))
             finally:
                 self._guests.clear()
                 await self._give_back(workspace)
@@ -237,9 +241,22 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             is_untouched = trace is not None and sibling._trace() == trace
             if is_untouched and self._workspace is workspace and len(self._untouched) < _MOST_UNTOUCHED:
                 self._untouched.append((sibling, trace))
+                asyncio.get_running_loop().call_later(_UNTOUCHED_SECONDS, self._let_go, sibling)
             else:
-                await whole(sibling.stop(), _nothing)
-                self._siblings.discard(sibling)
+                await self._end(sibling)
+
+    async def _end(self, sibling: LocalSandbox) -> None:
+        await whole(sibling.stop(), _nothing)
+        self._siblings.discard(sibling)
+
+    def _let_go(self, sibling: LocalSandbox) -> None:
+        """Close a sibling that no program has taken for a while."""
+        waiting = [entry for entry in self._untouched if entry[0] is not sibling]
+        if len(waiting) < len(self._untouched):
+            self._untouched = waiting
+            task = asyncio.get_running_loop().create_task(self._end(sibling))
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
 
     def _take_untouched(self) -> LocalSandbox | None:
         """Return a sibling in whose workspace nothing was done, now that the last of its guest is gone."""
