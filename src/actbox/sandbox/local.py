@@ -30,6 +30,7 @@ from .guest_process import GuestProcess
 from .requests import encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
+from .siblings import Siblings
 from .slots import slots
 from .whole import whole
 from .workspace import Workspace
@@ -38,9 +39,6 @@ from .workspace import Workspace
 _MOST_ENDED_GUESTS = 64
 # What the next run takes is made ready when this one is over, or after so long.
 _PREPARE_SECONDS = 0.01
-# Workspaces for single programs that are kept for the next ones, if nothing was done there.
-_MOST_UNTOUCHED = 8
-_UNTOUCHED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +74,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self.policy = policy
         self._workspace: Workspace | None = None
         self._guests: set[GuestProcess] = set()
-        self._siblings: set[LocalSandbox] = set()
-        self._untouched: list[tuple[LocalSandbox, object]] = []
-        """Of the siblings, those that have run a program which did nothing to the workspace, and their traces."""
-        self._endings: set[asyncio.Task[None]] = set()
+        self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
         self._idle = asyncio.Event()
         self._idle.set()
         self._starting = asyncio.Lock()
@@ -139,16 +134,13 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             workspace, self._workspace = self._workspace, None
             if workspace is None:
                 return
-            self._untouched.clear()
             guests = [guest for guest in self._guests if not guest.ended]
             for guest in guests:
                 guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
                 guest.kill()
             try:
-                await asyncio.gather(*(guest.wait() for guest in guests), *(box.stop() for box in self._siblings))
+                await asyncio.gather(*(guest.wait() for guest in guests), self._siblings.stop())
                 await asyncio.gather(*(session.close() for session in list(self._sessions)))
-                loop = asyncio.get_running_loop()
-                await asyncio.gather(*(task for task in self._endings if task.get_loop() is loop))
             finally:
                 self._guests.clear()
                 await self._give_back(workspace)
@@ -216,59 +208,27 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     async def stream_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
-        async with self._throwaway() as sibling, aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
-            async for event in run:
-                yield event
+        self._running()
+        async with self._siblings.one() as sibling:
+            async with aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
+                async for event in run:
+                    yield event
 
     async def run_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        async with self._throwaway() as sibling:
+        self._running()
+        async with self._siblings.one() as sibling:
             return await sibling.run(program, tools=tools, timeout=timeout)
 
-    @asynccontextmanager
-    async def _throwaway(self) -> AsyncGenerator[LocalSandbox]:
-        """Have a sandbox with a workspace in which nothing was ever done; one in which nothing was is used again."""
-        workspace = self._running()
-        sibling = self._take_untouched() or self._sibling()
-        self._siblings.add(sibling)
-        trace = None
-        try:
-            await sibling.start()
-            trace = sibling._trace()
-            yield sibling
-        finally:
-            is_untouched = trace is not None and sibling._trace() == trace
-            if is_untouched and self._workspace is workspace and len(self._untouched) < _MOST_UNTOUCHED:
-                self._untouched.append((sibling, trace))
-                asyncio.get_running_loop().call_later(_UNTOUCHED_SECONDS, self._let_go, sibling)
-            else:
-                await self._end(sibling)
-
-    async def _end(self, sibling: LocalSandbox) -> None:
-        await whole(sibling.stop(), _nothing)
-        self._siblings.discard(sibling)
-
-    def _let_go(self, sibling: LocalSandbox) -> None:
-        """Close a sibling that no program has taken for a while."""
-        waiting = [entry for entry in self._untouched if entry[0] is not sibling]
-        if len(waiting) < len(self._untouched):
-            self._untouched = waiting
-            task = asyncio.get_running_loop().create_task(self._end(sibling))
-            self._endings.add(task)
-            task.add_done_callback(self._endings.discard)
-
-    def _take_untouched(self) -> LocalSandbox | None:
-        """Return a sibling in whose workspace nothing was done, now that the last of its guest is gone."""
-        for place, (sibling, trace) in enumerate(self._untouched):
-            if all(guest.ended for guest in sibling._guests) and sibling._trace() == trace:
-                del self._untouched[place]
-                return sibling
-        return None
-
-    def _trace(self) -> object:
+    def trace(self) -> object:
         """Return what is otherwise once a program has done something to the workspace, `None` where nobody can tell."""
         return self._workspace.trace() if self._workspace is not None and self._leaves_no_trace else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is left of what has run here."""
+        return all(guest.ended for guest in self._guests)
 
     async def execute_stream(
         self,
@@ -442,7 +402,3 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
 async def _close(output: OutputFolder) -> None:
     output.close()
-
-
-async def _nothing(_: None) -> None:
-    pass

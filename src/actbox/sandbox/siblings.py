@@ -1,0 +1,104 @@
+"""Sandboxes for one program each, with workspaces in which nothing was ever done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Generic, Protocol, TypeVar
+
+from .whole import whole
+
+MOST_UNTOUCHED: Final = 8
+"""Siblings that are kept for the next program, if the last did nothing to their workspaces."""
+UNTOUCHED_SECONDS: Final = 1.0
+"""How long they are kept."""
+
+
+class Sibling(Protocol):
+    """What is asked of a sandbox of which there are several alike."""
+
+    async def start(self) -> None:
+        """Make it ready; a second call does nothing."""
+
+    async def stop(self) -> None:
+        """End what runs there, and remove all of it; a second call does nothing."""
+
+    def trace(self) -> object:
+        """Return what is otherwise once something was done to the workspace, `None` where nobody can tell."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is left of what has run there."""
+
+
+S = TypeVar("S", bound=Sibling)
+
+
+class Siblings(Generic[S]):
+    """Makes siblings of a sandbox, hands them out for one program at a time, and stops them.
+
+    One in whose workspace a program did nothing is as good as new, and is handed out again, within a second or so: to
+    make and remove a workspace takes longer than most programs.
+    """
+
+    def __init__(self, make: Callable[[], S]) -> None:
+        self._make = make
+        self._all: set[S] = set()
+        self._untouched: list[tuple[S, object]] = []
+        """Those that nobody has now, and what their workspaces' traces have to be still."""
+        self._endings: set[asyncio.Task[None]] = set()
+        self._stops = 0
+
+    @asynccontextmanager
+    async def one(self) -> AsyncGenerator[S]:
+        """Have a sibling for a block. Raises what starting it raises."""
+        stops = self._stops
+        sibling = self._take() or self._make()
+        self._all.add(sibling)
+        trace = None
+        try:
+            await sibling.start()
+            trace = sibling.trace()
+            yield sibling
+        finally:
+            is_untouched = trace is not None and sibling.trace() == trace
+            if is_untouched and self._stops == stops and len(self._untouched) < MOST_UNTOUCHED:
+                self._untouched.append((sibling, trace))
+                asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, sibling)
+            else:
+                await self._end(sibling)
+
+    async def stop(self) -> None:
+        """Stop all of them; new ones can be had again."""
+        self._stops += 1
+        self._untouched.clear()
+        there = list(self._all)
+        await asyncio.gather(*(sibling.stop() for sibling in there))
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self._endings if task.get_loop() is loop))
+        self._all.difference_update(there)
+
+    def _take(self) -> S | None:
+        for place, (sibling, trace) in enumerate(self._untouched):
+            if sibling.is_quiet and sibling.trace() == trace:
+                del self._untouched[place]
+                return sibling
+        return None
+
+    async def _end(self, sibling: S) -> None:
+        await whole(sibling.stop(), _nothing)
+        self._all.discard(sibling)
+
+    def _let_go(self, sibling: S) -> None:
+        """Stop a sibling that no program has taken meanwhile."""
+        others = [entry for entry in self._untouched if entry[0] is not sibling]
+        if len(others) < len(self._untouched):
+            self._untouched = others
+            task = asyncio.get_running_loop().create_task(self._end(sibling))
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
+
+async def _nothing(_: None) -> None:
+    pass
