@@ -69,6 +69,29 @@ def test_one_place_in_the_sandbox_has_one_spelling(tmp_path: Path) -> None:
         Policy(mounts=(FileMount(tmp_path, "a"), FileMount(tmp_path, "/workspace/input/a")))
 
 
+def test_a_folder_may_lie_at_input_itself_to_be_read_only(tmp_path: Path) -> None:
+    for spelling in ("/input", "/workspace/input", "."):
+        assert FileMount(tmp_path, spelling).mount_path == PurePosixPath("/input")
+    file = tmp_path / "f"
+    file.touch()
+    refused: list[tuple[Path, MountMode]] = [(tmp_path, "rw"), (tmp_path, "overlay"), (file, "ro")]
+    for host, mode in refused:
+        with pytest.raises(InvalidValue, match=r"at /input itself only a folder .* 'ro'; mount this below it"):
+            FileMount(host, "/input", mode)
+    with pytest.raises(InvalidValue, match="two mounts at /input"):
+        Policy(mounts=(FileMount(tmp_path, "/input"), FileMount(tmp_path, "/workspace/input")))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_mount_below_another_is_refused_unless_that_is_at_input(tmp_path: Path, order: int) -> None:
+    for above, below in (("/data", "/data/sub"), ("a", "a/b/c"), ("/workspace/x", "/workspace/x/y")):
+        mounts = [FileMount(tmp_path, above), FileMount(tmp_path, below)][::order]
+        with pytest.raises(InvalidValue, match=f"{below} lies below .*{above}, where something else is mounted"):
+            Policy(mounts=tuple(mounts))
+    for above, below in (("/input", "a/b"), ("/data", "/database"), ("a", "b")):
+        Policy(mounts=tuple([FileMount(tmp_path, above), FileMount(tmp_path, below)][::order]))
+
+
 def test_a_missing_host_path_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "nope"
     with pytest.raises(InvalidValue, match=str(missing)):
@@ -79,7 +102,7 @@ def test_a_missing_host_path_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "mount_path",
-    ["/", "/usr", "/etc/x", "/proc", "/dev/x", "/tmp/x", "/workspace", "/input", "/output", "..", "a/../..", "", "a\0"],
+    ["/", "/usr", "/etc/x", "/proc", "/dev/x", "/tmp/x", "/workspace", "/output", "..", "a/../..", "", "a\0"],
 )
 def test_a_mount_may_not_hide_what_the_sandbox_is_made_of(tmp_path: Path, mount_path: str) -> None:
     with pytest.raises(InvalidValue, match="FileMount"):

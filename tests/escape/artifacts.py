@@ -210,7 +210,7 @@ async def _(ground: Ground) -> Verdict:
     return escaped_if(list(victim.iterdir()) != [])
 
 
-def _in_a_mount(what: str, mode: str, code: str, got_out: Any) -> None:
+def _in_a_mount(what: str, mode: str, code: str, got_out: Any, place: str = "/data/given") -> None:
     """Add a program that is given a folder of the host's, in which a link leads to another."""
 
     async def mounted(ground: Ground) -> Verdict:
@@ -220,9 +220,9 @@ def _in_a_mount(what: str, mode: str, code: str, got_out: Any) -> None:
         (given / "own").write_text("own")
         (given / "link").symlink_to(folder / "secret.txt")
         (given / "up").symlink_to("../secret.txt")
-        box = await ground.open(Policy(mounts=(FileMount(given, "/data/given", mode),)))  # type: ignore[arg-type]
+        box = await ground.open(Policy(mounts=(FileMount(given, place, mode),)))  # type: ignore[arg-type]
         before = _tree(given)
-        verdict = await ground.tries(box, "os.chdir('/data/given')\n" + code)
+        verdict = await ground.tries(box, f"os.chdir({place!r})\n" + code)
         return escaped_if(True, _tree(given)) if got_out(before, _tree(given)) else verdict
 
     GROUP.function(what, Bare.NOTHING_THERE)(mounted)
@@ -261,6 +261,38 @@ _in_a_mount(
     _changed,
 )
 _in_a_mount("follow a link out of an overlay", "overlay", "refused(lambda: open('link', 'a').write('x'))", _changed)
+for _what, _code in {
+    "write in the folder at /input": "refused(lambda: open('planted', 'w'))",
+    "change a file of the folder at /input": "refused(lambda: open('own', 'a'))",
+    "cut a file of the folder at /input short": "refused(lambda: os.truncate('own', 0))",
+    "change the rights in the folder at /input": "refused(lambda: os.chmod('own', 0o777))",
+    "remove a file of the folder at /input": "refused(lambda: os.unlink('own'))",
+    "rename a file of the folder at /input": "refused(lambda: os.rename('own', 'planted'))",
+    "leave a link in the folder at /input": "refused(lambda: os.symlink('/etc/passwd', 'planted'))",
+    "write in the folder at /input by a descriptor of a file": (
+        "fd = os.open('own', os.O_RDONLY)\nrefused(lambda: open(f'/proc/self/fd/{fd}', 'a').write('x'))"
+    ),
+    "write in the folder at /input by a descriptor of itself": (
+        "fd = os.open('.', os.O_PATH)\nos.chdir('/')\n"
+        "refused(lambda: open(f'/proc/self/fd/{fd}/../input/planted', 'w'))"
+    ),
+    "take a file of the folder at /input out by a hard link": "refused(lambda: os.link('own', '/workspace/own'))",
+    "have a hard link lead into the folder at /input": (
+        "open('/workspace/w', 'w').close()\nrefused(lambda: os.link('/workspace/w', 'planted'))"
+    ),
+    "move the folder at /input away": "os.chdir('/workspace')\nrefused(lambda: os.rename('input', 'output/moved'))",
+    "make the folder at /input writable": "denied(call('mount', None, b'/workspace/input', None, 32, None))",
+    "lift the folder at /input off": "os.chdir('/')\ndenied(call('umount2', b'/workspace/input', 2))",
+    "see what the folder at /input is made of": (
+        "refused(lambda: [n for n in os.listdir('/tmp') if n in ('own', 'host')][0])"
+    ),
+    "climb out of the folder at /input": "refused(lambda: open('../secret.txt').read())",
+    "follow a link out of the folder at /input": "refused(lambda: open('link').read())",
+    "hide what the host has below /input": (
+        "refused(lambda: os.setxattr('/workspace/input', 'user.overlay.opaque', b'y'))"
+    ),
+}.items():
+    _in_a_mount(_what, "ro", _code, _changed, place="/input")
 _in_a_mount(
     "leave a program of root's in a mount that it may write",
     "rw",

@@ -102,6 +102,10 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "make its capability inheritable, as a copy",
             "write into another copy's tree",
         ),
+        "artifacts and links": (
+            "make the folder at /input writable",
+            "lift the folder at /input off",
+        ),
     },
     "capabilities kept under root": {"namespaces": ("allow itself to set groups",)},
     "pid 1 shown": {
@@ -225,6 +229,16 @@ PROVEN_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "have the host's own file changed in an overlay",
             "have the host's own file removed in an overlay",
             "leave a program of root's in a mount that it may write",
+            "write in the folder at /input",
+            "change a file of the folder at /input",
+            "cut a file of the folder at /input short",
+            "change the rights in the folder at /input",
+            "remove a file of the folder at /input",
+            "rename a file of the folder at /input",
+            "leave a link in the folder at /input",
+            "write in the folder at /input by a descriptor of a file",
+            "write in the folder at /input by a descriptor of itself",
+            "hide what the host has below /input",
         ),
     },
     "trees open": {

@@ -51,13 +51,18 @@ class FileMount:
     folder in which a process of the host has a socket is refused when it is mounted, and through a named pipe a program
     may talk to a process that has it open.
 
+    At `/input` itself one folder may be mounted, `ro`: programs see it together with the files that are put below
+    `/input` for them, which win over its files of the same name, and with other mounts below `/input`, for which it
+    need have no place. Sockets and named pipes in it are dead, and what is mounted in it on the host would not be seen,
+    so that such a folder is refused.
+
     What is mounted is the very file or folder that lay at `host_path` when this was made: when another has come to lie
     there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.
 
     Raises `InvalidValue` where the host path is missing, where it is, has in it or leads to a place that no program may
     see (`/`, `/proc`, `/sys`, `/dev`, `/run`, a home folder and the keys in it), where the mode is `rw` and the host
-    itself runs what lies there (`/etc`, `/usr`, cron's folders, this interpreter and its packages), or where the mount
-    path would hide the sandbox's own folders.
+    itself runs what lies there (`/etc`, `/usr`, cron's folders, this interpreter and its packages), where the mount
+    path would hide the sandbox's own folders, or where anything but a folder that is `ro` is to lie at `/input`.
     """
 
     host_path: Path
@@ -104,8 +109,14 @@ class FileMount:
             raise InvalidValue(
                 f"FileMount({str(host)!r}): keep_changes goes with mode 'overlay'; in {mode!r} there are none to keep"
             )
+        path = _mount_path(mount_path)
+        if path == INPUT and (mode != "ro" or not host.is_dir()):
+            raise InvalidValue(
+                f"FileMount({str(host)!r}): at {INPUT} itself only a folder can be mounted, and only 'ro'; mount this"
+                f" below it, such as at {INPUT}/data"
+            )
         object.__setattr__(self, "host_path", host)
-        object.__setattr__(self, "mount_path", _mount_path(mount_path))
+        object.__setattr__(self, "mount_path", path)
         object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "keep_changes", bool(keep_changes))
         object.__setattr__(self, "identity", identity)
@@ -130,7 +141,7 @@ def _mount_path(given: str | PurePosixPath) -> PurePosixPath:
         raise InvalidValue(
             f"FileMount: {text!r} is the sandbox's own; mount below /input or in a folder of your own such as /data"
         )
-    if path in (WORKSPACE, INPUT, OUTPUT):
+    if path in (WORKSPACE, OUTPUT):
         raise InvalidValue(
             f"FileMount: {text!r} is a folder that every sandbox has; mount below it, such as {path}/data"
         )

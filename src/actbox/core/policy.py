@@ -11,7 +11,7 @@ from typing import Any
 from .domains import AllowedDomain, target_text
 from .errors import InvalidValue
 from .limits import Limits
-from .mounts import FileMount
+from .mounts import INPUT, FileMount
 from .secrets import Secret
 
 
@@ -23,8 +23,8 @@ class Policy:
     `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so.
     One that cannot be imported ahead is left out, and `ExecutionResult.warnings` of every program says so.
 
-    Raises `InvalidValue` where two mounts share a path, two secrets share a name or would be one header of one
-    request, or a secret can go to none of the places that are allowed.
+    Raises `InvalidValue` where two mounts share a path, one lies below another that is not at `/input`, two secrets
+    share a name or would be one header of one request, or a secret can go to none of the places that are allowed.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -44,6 +44,11 @@ class Policy:
             if mount.mount_path in seen:
                 raise InvalidValue(f"Policy.mounts: two mounts at {mount.mount_path}")
             seen.add(mount.mount_path)
+        for path in sorted(seen):
+            for above in seen.intersection(path.parents) - {INPUT}:
+                raise InvalidValue(
+                    f"Policy.mounts: {path} lies below {above}, where something else is mounted; mount it elsewhere"
+                )
         for secret in self.secrets:
             for place in secret.places():
                 if not any(allowed.overlaps(place) for allowed in self.domains):

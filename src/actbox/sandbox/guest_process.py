@@ -87,6 +87,10 @@ class GuestProcess(ABC):
         """End the connections of a guest that has ended or is about to; returns when each has been told of."""
         return
 
+    async def see_inputs_anew(self) -> None:
+        """Have a guest that runs several programs see what lies below `/input` by now. Raises `SandboxUnavailable`."""
+        return
+
     async def prepare_fork(self) -> Fork:
         """Make ready what a copy of this guest needs. Raises `CannotFork` and `SandboxUnavailable`."""
         raise Unsupported("this engine cannot fork its guests")

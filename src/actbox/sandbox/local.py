@@ -43,9 +43,12 @@ _PREPARE_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStart:
-    """What an engine needs to know to start a guest: what is on its standard input, and whether it may be forked."""
+    """What an engine needs to know to start a guest."""
 
     stdin: bytes
+    """What is on its standard input."""
+    session: bool = False
+    """Whether it is to run more than one program."""
     forkable: bool = False
 
 
@@ -171,7 +174,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
 
         async def start_guest() -> GuestProcess:
-            start = GuestStart(stdin=b"", forkable=forkable)
+            start = GuestStart(stdin=b"", session=True, forkable=forkable)
             guest = await self._take_guest(start)
             if self._workspace is not workspace:
                 await guest.abandon()

@@ -161,6 +161,11 @@ class LocalSession(WorkspaceFiles, Session):
                 if guest.why_ended:
                     yield self._failed(f"the session has ended: {guest.why_ended}", _LOST)
                     return
+                try:
+                    await guest.process.see_inputs_anew()
+                except SandboxUnavailable as error:
+                    yield replace(self._failed(str(error), "run it again"), state_kept=not guest.why_ended)
+                    return
                 queued = (time.perf_counter() - asked) * 1000
                 run = _SessionRun(
                     guest,

@@ -20,6 +20,11 @@ OWN = ("/workspace/", "/tmp/", "/dev/shm/")
 # For semaphores and small arrays between processes; as much as containers give.
 _SHARED_MEMORY_MIB = 64
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV
+_INPUT = "/workspace/input"
+
+
+class CannotAttach(Exception):
+    """This machine cannot attach what the policy has; the message is a sentence for whoever made the policy."""
 
 
 def mount_own(size_mib: int, inodes: int) -> None:
@@ -54,16 +59,49 @@ def attach_run(request: Dict[str, Any], descriptors: List[int]) -> List[int]:
     for mount in mounts:
         if mount["path"].startswith(OWN):
             make_point(mount["path"], mount["is_folder"])
-    linux.move_mount(inputs, "/workspace/input")
+    pairs = list(zip(mounts, given))  # noqa: B905 (there is none before CPython 3.10)
+    attach_inputs(inputs, [folder for mount, folder in pairs if mount["mode"] == "input"])
     overlays = []
     uppers = iter(given[len(mounts) :])
-    for mount, descriptor in zip(mounts, given):  # noqa: B905 (there is none before CPython 3.10)
+    for mount, descriptor in pairs:
         if mount["mode"] == "overlay":
             upper = next(uppers) if mount["keep_changes"] else -1
             overlays.append(_overlay(descriptor, upper, mount["path"], request["tmp_mib"], request["inodes"]))
-        else:
+        elif mount["mode"] != "input":
             linux.move_mount(descriptor, mount["path"])
     return overlays
+
+
+def attach_inputs(inputs: int, below: List[int], root: str = "") -> None:
+    """Attach the workspace's own folder of inputs, over a folder of the host where `below` has one.
+
+    `root` is the tree that it is for. For a moment something else lies over its `/tmp`.
+    """
+    if not below:
+        linux.move_mount(inputs, root + _INPUT)
+        return
+    (folder,) = below
+    aside = root + "/tmp"
+    linux.mount("tmpfs", aside, "tmpfs", _FLAGS, "size=1m,mode=0755")
+    try:
+        for name, descriptor in (("own", inputs), ("host", folder)):
+            os.mkdir(aside + "/" + name)
+            linux.move_mount(descriptor, aside + "/" + name)
+        # Without an upper layer nothing can ever be written, whoever may; what comes first wins.
+        options = "lowerdir=%s/own:%s/host,userxattr" % (aside, aside)
+        linux.mount("overlay", root + _INPUT, "overlay", _FLAGS | linux.MS_RDONLY, options)
+    except OSError as error:
+        raise CannotAttach(
+            "a folder cannot be mounted at /input itself here, since the kernel makes no overlay of it in a user"
+            " namespace (%s); mount it below /input instead, such as at /input/data" % error.strerror
+        ) from error
+    finally:
+        linux.umount(aside, linux.MNT_DETACH)
+
+
+def open_inputs(root: str = "") -> int:
+    """Return a descriptor, for its place only, of what a guest sees at `/input`."""
+    return os.open(root + _INPUT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _own(size_mib: int, inodes: int) -> List[Tuple[str, int, str]]:

@@ -16,7 +16,7 @@ import signal
 
 from ..guest import main as guest
 from . import landlock, linux, seccomp
-from .attach import attach_late, attach_run, mount_own, resize_own
+from .attach import CannotAttach, attach_late, attach_run, mount_own, open_inputs, resize_own
 from .control import Control
 from .family import Family, mount_trees
 from .gate import listen, place_files
@@ -122,6 +122,9 @@ def be_child(birth: Birth) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         linux.gain_no_capabilities()
         _live(first, control, birth, Watcher(proc, groups), go_write, trees, rules)
+    except CannotAttach as reason:
+        control.say({"refused": str(reason)})
+        os._exit(1)
     except BaseException as error:
         control.say({"failure": "%s: %s" % (type(error).__name__, error)})
         os._exit(1)
@@ -228,6 +231,10 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         landlock.allow_run(rules, request, descriptors)
         if "files" in request:
             place_files(request["files"], descriptors[-len(request["files"]) :])
+        if "hold_input" in request:
+            shown = open_inputs()
+            control.say({"input": True}, [shown])
+            descriptors = [*descriptors, shown]
         if "listen" in request:
             listening = listen(request["listen"])
             control.say({"listening": len(listening)}, listening)
@@ -237,7 +244,7 @@ def _live(first: int, control: Control, birth: Birth, watcher: Watcher, go: int,
         if family is None:
             linux.keep_capabilities(frozenset())
         else:
-            family.note_mounts([mount["path"] for mount in request["mounts"]])
+            family.note_mounts([mount["path"] for mount in request["mounts"] if mount["mode"] != "input"])
         watcher.begin(request["watched"], request["owed"])  # its weight counts when it is woken
         with contextlib.suppress(BrokenPipeError):  # the guest has just died, which is told as any guest's end
             os.write(go, b"x")

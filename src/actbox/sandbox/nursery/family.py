@@ -15,7 +15,7 @@ import os
 import signal
 
 from . import linux
-from .attach import OWN, make_point, mount_own
+from .attach import OWN, attach_inputs, make_point, mount_own, open_inputs
 from .copying import copy_folder
 from .watch import describe_end
 
@@ -99,19 +99,27 @@ class Family:
             os._exit(0)
 
     def _make_tree(self, given: List[int], number: int, origin: int, size_mib: int, inodes: int) -> List[int]:
-        """Make the tree of a copy with the workspace given; return a descriptor of its root, for the copy to enter."""
-        workspace, inputs = given
+        """Make the tree of a copy with the workspace given; return a descriptor of its root, for the copy to enter.
+
+        A folder of the host's may be given too, to be seen at `/input`: then another one, of that, is returned as well.
+        """
+        workspace, inputs, *folder = given
         tree, source = _tree(number), _tree(origin)
         os.mkdir(str(number), dir_fd=self._trees)
         self._made.add(number)
         try:
-            self._fill_tree(tree, source, workspace, inputs, size_mib, inodes)
+            self._fill_tree(tree, source, workspace, size_mib, inodes)
+            if folder:
+                self._copy_inputs(tree, source)
+            attach_inputs(inputs, folder, tree)
+            self._mount_again(tree, below_input=True)
+            shown = [open_inputs(tree)] if folder else []
         except BaseException:
             self._clear(number)
             raise
-        return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+        return [os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), *shown]
 
-    def _fill_tree(self, tree: str, source: str, workspace: int, inputs: int, size_mib: int, inodes: int) -> None:
+    def _fill_tree(self, tree: str, source: str, workspace: int, size_mib: int, inodes: int) -> None:
         linux.mount("/", tree, None, linux.MS_BIND | linux.MS_REC)
         linux.move_mount(workspace, tree + "/workspace")
         os.chdir(tree)
@@ -126,8 +134,14 @@ class Family:
         for folder in _FOLDERS:
             self._watcher.memory.file_systems.append(tree + folder)
             copy_folder(source + folder, tree + folder, self._look)
-        linux.move_mount(inputs, tree + "/workspace/input")
-        self._mount_again(tree, below_input=True)
+
+    def _copy_inputs(self, tree: str, source: str) -> None:
+        """Copy the origin's own folder of inputs, over which it sees a folder of the host as well."""
+        workspace = linux.open_tree(linux.AT_FDCWD, source + "/workspace", linux.OPEN_TREE_CLONE)
+        try:
+            copy_folder("/proc/self/fd/%d/input" % workspace, tree + "/workspace/input", self._look)
+        finally:
+            os.close(workspace)
 
     def _look(self) -> None:
         self._watcher.look_meanwhile(lambda: self._control.say({"limit": "processes"}))

@@ -47,6 +47,11 @@ _OF_THE_KERNEL = frozenset(
         "tracefs",
     ]
 )
+# Where an overlay is made of a folder: what it is called, and what to do where more is mounted in that.
+_WITH_WHAT_IS_IN_IT = {
+    "overlay": ("as an overlay", "an overlay does not show; mount that by itself, or mount both 'ro'"),
+    "input": ("at /input", "would not be seen there; mount the folder below /input instead, such as at /input/data"),
+}
 _RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -87,7 +92,7 @@ class HostMounts:
 
     def _restrict(self, descriptor: int, mode: str) -> None:
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
-        if mode == "ro":
+        if mode in ("ro", "input"):
             attributes |= linux.MOUNT_ATTR_RDONLY
         linux.mount_setattr(descriptor, _RECURSIVE, attributes, 0)
         if self._identity.privileged:
@@ -117,14 +122,14 @@ class HostMounts:
         """Raise `Refused` where more than files would come along."""
         path = os.readlink("/proc/self/fd/%d" % source)
         name = mount["host_path"]
-        overlay = mount["mode"] == "overlay"
+        overlay = mount["mode"] in ("overlay", "input")
         for where, kind in self._mounts_at(source, path):
             if kind in _OF_THE_KERNEL:
                 raise Refused("%s cannot be mounted, since %s shows the host's kernel (%s)" % (name, where, kind))
             if overlay and where != path:
+                how, which = _WITH_WHAT_IS_IN_IT[mount["mode"]]
                 raise Refused(
-                    "%s cannot be mounted as an overlay, since %s is mounted in it, which an overlay does not show;"
-                    " mount that by itself, or mount both 'ro'" % (name, where)
+                    "%s cannot be mounted %s, since %s is mounted in it, which %s" % (name, how, where, which)
                 )
         if not overlay and (found := _socket_below(path)):  # in an overlay a socket is dead
             raise Refused(

@@ -95,9 +95,9 @@ def allow_run(ruleset: int, request: Dict[str, Any], descriptors: List[int]) -> 
     workspace, _, *given = descriptors
     allow(ruleset, workspace, WRITE)
     for mount, descriptor in zip(request["mounts"], given):  # noqa: B905 (there is none before CPython 3.10)
-        rights = READ if mount["mode"] == "ro" else WRITE
+        rights = READ if mount["mode"] in ("ro", "input") else WRITE
         # An overlay is a file system of its own, which came to be when it was mounted.
-        place = mount["path"] if mount["mode"] == "overlay" else descriptor
+        place = mount["path"] if mount["mode"] in ("overlay", "input") else descriptor
         allow(ruleset, place, rights if mount["is_folder"] else rights & _OF_FILES)
 
 

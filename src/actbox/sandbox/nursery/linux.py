@@ -109,6 +109,9 @@ _FSOPEN_CLOEXEC = 1
 _FSCONFIG_SET_FLAG = 0
 _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
+_FSCONFIG_CMD_RECONFIGURE = 7
+_FSPICK_CLOEXEC = 0x1
+_FSPICK_EMPTY_PATH = 0x8
 _FSMOUNT_CLOEXEC = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
@@ -124,6 +127,7 @@ _SYS_MOVE_MOUNT = 429
 _SYS_FSOPEN = 430
 _SYS_FSCONFIG = 431
 _SYS_FSMOUNT = 432
+_SYS_FSPICK = 433
 _SYS_PIDFD_OPEN = 434
 _SYS_PIDFD_GETFD = 438
 _SYS_CLOSE_RANGE = 436
@@ -260,6 +264,20 @@ def detached_mount(fstype: str, options: dict[str, str | bool], attrs: int = 0) 
         _check_context(context, _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None), "fsconfig create", fstype)
         result = _syscall(_SYS_FSMOUNT, context, _FSMOUNT_CLOEXEC, attrs)
         return _check_context(context, result, "fsmount", fstype)
+    finally:
+        os.close(context)
+
+
+def forget_names(fd: int) -> None:
+    """Have a read-only filesystem look anew at every name in it that nobody has open.
+
+    It is given by the root of a mount of it, and told to be read-only as it is: the kernel then drops what it has
+    remembered of names, also that there was none. Needs CAP_SYS_ADMIN over whoever mounted it.
+    """
+    context = _check(_syscall(_SYS_FSPICK, fd, b"", _FSPICK_CLOEXEC | _FSPICK_EMPTY_PATH), "fspick")
+    try:
+        for command, key in ((_FSCONFIG_SET_FLAG, b"ro"), (_FSCONFIG_CMD_RECONFIGURE, None)):
+            _check(_fsconfig(context, command, key, None), "fsconfig %d" % command)
     finally:
         os.close(context)
 

@@ -61,6 +61,7 @@ class _Nursery:
             "open_workspace": self._open_workspace,
             "close_workspace": self._close_workspace,
             "mounts": self._mounts,
+            "forget_names": self._forget_names,
             "spawn": self._spawn,
         }
 
@@ -207,6 +208,12 @@ class _Nursery:
                 os.close(descriptor)
             raise
         return {}, made
+
+    def _forget_names(self, descriptors: list[int]) -> Answer:
+        """Have names at a sandbox's `/input`, a descriptor, looked up anew: pid 1 has no right to that any more."""
+        (folder,) = descriptors
+        linux.forget_names(folder)
+        return {}, []
 
     def _workspace_mounts(self, name: str, made: list[int]) -> None:
         with self._places.at(self._places.shelf):

@@ -20,6 +20,7 @@ from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.nursery.datagrams import receive, send
 
 from .cgroups import RunGroup
+from .input_folder import InputFolder
 from .reaper import reaper
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Child(GuestProcess):
         self._end = End()
         self._hear: Callable[[dict[str, Any], list[int]], None] | None = None
         self._gate: Gate | None = None
+        self.input_folder: InputFolder | None = None
+        """What its guest sees at `/input`, where that is a folder of the host and there will be several programs."""
         self._heard: dict[str, Any] = {}
         self._killed = False
         self.buried = False
@@ -133,12 +136,25 @@ class Child(GuestProcess):
         """Give it a way to the network, which ends when it does; before it is taken for a run that asks to listen."""
         self._gate = gate
         self.when_ended(lambda ending: gate.end())
-        if self._hear is None:
-            self.listen(lambda fact, descriptors: self._heard.update(fact))
+        self._listen_meanwhile()
 
     async def close_network(self) -> None:
         if self._gate is not None:
             await self._gate.close()
+
+    def hold_input_folder(self, folder: InputFolder) -> None:
+        """Keep hold of what its guest sees at `/input`; before it is taken for a run that asks pid 1 for that."""
+        self.input_folder = folder
+        self.when_buried(lambda ending: folder.close())
+        self._listen_meanwhile()
+
+    async def see_inputs_anew(self) -> None:
+        if self.input_folder is not None:
+            await self.input_folder.look_anew()
+
+    def _listen_meanwhile(self) -> None:
+        if self._hear is None:
+            self.listen(lambda fact, descriptors: self._heard.update(fact))
 
     def listen(self, hear: Callable[[dict[str, Any], list[int]], None]) -> None:
         """Hand what pid 1 says, with the descriptors beside it, to a function, in the reaper's thread."""
@@ -218,6 +234,8 @@ class Child(GuestProcess):
             facts["limit"] = reached
         if "failure" in facts:
             return Ending(failure=f"the sandbox could not be closed around the program: {facts['failure']}")
+        if "refused" in facts:
+            return Ending(failure=facts["refused"])
         if "exit_code" not in facts and "signal" not in facts:
             if not self._killed and not self._nursery_lives():
                 return Ending(failure="the nursery process died, and this run with it; the next one gets a new nursery")
@@ -255,5 +273,9 @@ class Child(GuestProcess):
         fact = json.loads(data)
         if "listening" in fact and self._gate is not None:
             self._gate.open_soon(descriptors)
+        elif "input" in fact and self.input_folder is not None:
+            self.input_folder.hold(*descriptors)
+        elif "failure" in fact or "refused" in fact:  # it ends, whoever else listens
+            self._heard |= fact
         elif self._hear is not None:
             self._hear(fact, descriptors)

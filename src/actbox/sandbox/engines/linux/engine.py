@@ -29,6 +29,7 @@ from .child import Child, ChildEnded
 from .debt import Debt
 from .family import Family
 from .hierarchies import support
+from .input_folder import InputFolder
 from .pool import MOST_READY
 from .stock import Points, Stock, inodes_for
 from .stored import StoredWorkspace, part_overlays
@@ -61,6 +62,7 @@ class LinuxSandbox(LocalSandbox):
             self.traits = dataclasses.replace(self.traits, network=network.trait)
         self._mounts = [_mount(mount, policy.limits.workspace_mib) for mount in policy.mounts]
         self._points = _points(self._mounts)
+        self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
         self._take_request = {
             "mounts": self._mounts,
             "watched": self._watched(),
@@ -146,7 +148,7 @@ class LinuxSandbox(LocalSandbox):
         if child is None:
             return None
         try:
-            return self._begin(child, stored.take_mounts() or stored.make_mounts(), start.stdin)
+            return self._begin(child, stored.take_mounts() or stored.make_mounts(), start)
         except ChildEnded:
             return None
 
@@ -162,7 +164,7 @@ class LinuxSandbox(LocalSandbox):
                 child.discard()
                 raise
             with contextlib.suppress(ChildEnded):  # where the nursery died, all that waited did
-                self._begin(child, mounts, start.stdin)
+                self._begin(child, mounts, start)
                 return self._family_of(child) if start.forkable else child
         raise SandboxUnavailable("sandboxes die while they wait for a run")
 
@@ -177,6 +179,7 @@ class LinuxSandbox(LocalSandbox):
 
         async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
             stored = await self._find_workspace(self._open()[0])
+            stored.mounts = self._at_input  # of all others a copy gets what its origin has
             return stored, Workspace(os.dup(stored.folder), self.guest_root, self._owner)
 
         return Family(child, find_workspace, size_mib=size, inodes=inodes_for(size)).first
@@ -186,7 +189,7 @@ class LinuxSandbox(LocalSandbox):
             raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
         return self._stock, self._stored
 
-    def _begin(self, child: Child, mounts: list[int], stdin: bytes) -> Child:
+    def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
         if any(mount.keep_changes for mount in self.policy.mounts):
             mounts, overlays = part_overlays(mounts, self.policy.mounts)
             child.overlays = OverlayChanges(overlays, self.policy.limits)
@@ -196,8 +199,11 @@ class LinuxSandbox(LocalSandbox):
                     mounts += self._network.descriptors()
                     self._network.open_gate(child)
                 request = {**self._take_request, "owed": self._debt.begin()}
+                if start.session and self._at_input:
+                    child.hold_input_folder(InputFolder(self._open()[0].forget_names))
+                    request["hold_input"] = True
                 child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
-                given = _file_with(stdin) if stdin else -1
+                given = _file_with(start.stdin) if start.stdin else -1
             except BaseException:
                 for descriptor in mounts:
                     os.close(descriptor)
@@ -237,7 +243,7 @@ def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
     return {
         "host_path": str(mount.host_path),
         "path": str(path),
-        "mode": mount.mode,
+        "mode": "input" if mount.mount_path == INPUT else mount.mode,
         "is_folder": mount.host_path.is_dir(),
         "identity": list(mount.identity),
         "keep_changes": mount.keep_changes,

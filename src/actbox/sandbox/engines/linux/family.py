@@ -24,6 +24,7 @@ from actbox.sandbox.guest_process import Fork, GuestProcess
 from actbox.sandbox.workspace import Workspace
 
 from .child import Child, End
+from .input_folder import InputFolder
 from .stored import StoredWorkspace
 
 Answer = tuple[dict[str, Any], list[int]]
@@ -41,6 +42,8 @@ class Member(GuestProcess):
         self.adopted = number == _FIRST
         """Whether pid 1 knows which process it is."""
         self.end = End()
+        self.input_folder: InputFolder | None = None
+        """What it sees at `/input`, where that is a folder of the host."""
         self._family = family
 
     @property
@@ -55,6 +58,10 @@ class Member(GuestProcess):
 
     def kill(self) -> None:
         self._family.kill(self)
+
+    async def see_inputs_anew(self) -> None:
+        if self.input_folder is not None:
+            await self.input_folder.look_anew()
 
     async def prepare_fork(self) -> Fork:
         return await self._family.prepare_fork(self)
@@ -81,6 +88,7 @@ class Family:
         self._answers: dict[tuple[str, int], concurrent.futures.Future[Answer]] = {}
         self._last_number = _FIRST
         self.first = Member(self, _FIRST, child.sock, child.stdout, child.stderr)
+        self.first.input_folder = child.input_folder
         self._members = {_FIRST: self.first}
         self._last_ending: Ending | None = None
         self._over: Ending | None = None
@@ -130,10 +138,13 @@ class Family:
         mounts = stored.take_mounts()
         if mounts is None:
             mounts = await run_blocking(stored.make_mounts)
-        _, (root,) = await self._ask("make_tree", number, mounts, origin=origin.number, **self._sizes)
+        _, (root, *shown) = await self._ask("make_tree", number, mounts, origin=origin.number, **self._sizes)
+        input_folder = self._input_folder(shown)
         with contextlib.ExitStack() as undo:
             undo.callback(self.tell, "end", number)
             undo.callback(os.close, root)
+            if input_folder is not None:
+                undo.callback(input_folder.close)
             try:
                 ours, theirs = socket.socketpair()
                 undo.callback(ours.close)
@@ -144,6 +155,9 @@ class Family:
                 raise SandboxUnavailable(f"the session could not be copied: {error.strerror}") from error
             undo.pop_all()
         member = Member(self, number, ours, stdout, stderr)
+        if input_folder is not None:
+            member.input_folder = input_folder
+            member.end.when(lambda ending: input_folder.close())
         descriptors = [theirs.detach(), their_stdout, their_stderr, root]
         with self._lock:
             self._members[number] = member
@@ -158,6 +172,15 @@ class Family:
             self._child.tell("end", number=number, pid=pid)
 
         return Fork(member, workspace, release, descriptors, adopt, give_up)
+
+    def _input_folder(self, shown: list[int]) -> InputFolder | None:
+        """Take over the descriptor of what a copy sees at `/input`, if there is one."""
+        origins = self._child.input_folder
+        if not shown or origins is None:
+            return None
+        folder = InputFolder(origins.forget_names)
+        folder.hold(*shown)
+        return folder
 
     async def close_network(self) -> None:
         """End all connections, if none of the guests is left."""

@@ -145,6 +145,10 @@ class Stock:
             raise
         return descriptors
 
+    def forget_names(self, folder: int) -> None:
+        """Have the kernel forget the names that guests have looked up at `/input`; the descriptor stays. Blocks."""
+        self.ask("forget_names", [folder])
+
     def ask(self, op: str, descriptors: list[int] | None = None, **request: Any) -> tuple[dict[str, Any], list[int]]:
         """Ask the nursery for something that may be asked twice, which it is where the nursery dies meanwhile."""
         try:

@@ -23,7 +23,8 @@ class StoredWorkspace:
 
     Each run attaches a copy of its own of the workspace's mount, of its inputs read-only, and of the policy's mounts.
     Where the policy mounts host folders `ro` or `rw` nothing is made ahead of a run: the nursery refuses a folder in
-    which a process of the host has a socket, and that has to hold when the run begins.
+    which a process of the host has a socket, and that has to hold when the run begins. Sockets in an overlay, and in
+    the folder at `/input`, are dead.
     """
 
     def __init__(self, stock: Stock, name: str, folder: int) -> None:
@@ -86,7 +87,7 @@ class StoredWorkspace:
 
     def _lacks(self) -> bool:
         """Return whether more should be made ahead."""
-        sockets_live = any(mount["mode"] != "overlay" for mount in self.mounts)
+        sockets_live = any(mount["mode"] in ("ro", "rw") for mount in self.mounts)
         return not sockets_live and len(self._ahead) < self._wanted
 
     def _make_ahead(self) -> None:
