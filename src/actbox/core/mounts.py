@@ -53,9 +53,9 @@ class FileMount:
 
     At `/input` itself one folder may be mounted, `ro`: programs see it together with the files that are put below
     `/input` for them, which win over its files of the same name, and with other mounts below `/input`, for which it
-    need have no place. Nothing is ever made in it. What changes in it, or is put below `/input`, while a program runs is
-    seen by the next one, and may or may not be by that one. Sockets and named pipes in it are dead. What is mounted in
-    it on the host would not be seen, so such a folder is refused.
+    need have no place. Nothing is ever made in it. What changes in it, or is put below `/input`, while a program runs
+    is seen by the next one, and may or may not be by that one. Sockets and named pipes in it are dead. What is mounted
+    in it on the host would not be seen, so such a folder is refused.
 
     What is mounted is the very file or folder that lay at `host_path` when this was made: when another has come to lie
     there, runs fail with a sentence that says so. So mount a folder, not a file that is replaced now and then.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,5 +71,9 @@ async def test_a_session_would_not_see_a_file_that_it_had_looked_for_unless_name
 
 
 def test_names_are_forgotten_of_the_root_of_a_mount_only(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="fspick"):
-        linux.forget_names(-1)
+    descriptor = os.open(tmp_path, os.O_PATH)
+    try:
+        with pytest.raises(OSError, match="fspick"):
+            linux.forget_names(descriptor)
+    finally:
+        os.close(descriptor)
