@@ -64,6 +64,20 @@ async def test_programs_may_come_as_tool_calls(box: Sandbox) -> None:
     assert "42" in last.text
 
 
+async def test_a_model_reads_where_its_program_failed_and_what_it_had_called(box: Sandbox) -> None:
+    model = ScriptedModel(["```python\ntotal = population('Oslo')\nfinal_answer(total)\ntotal['a']\n```", "sorry"])
+    await CodeAgent(model, box, tools=[population]).run("?")
+    text = model.asked[1][-1].text
+    assert "> 3 | total['a']" in text
+    assert text.endswith('1. population({"city": "Oslo"}) → returned')
+
+
+async def test_an_answer_that_does_not_count_is_not_said_to_be_given(box: Sandbox) -> None:
+    model = ScriptedModel(["```python\nfinal_answer(1)\n1 / 0\n```", "sorry"])
+    await CodeAgent(model, box).run("?")
+    assert "tool calls" not in model.asked[1][-1].text
+
+
 async def test_a_model_that_never_stops_is_stopped(box: Sandbox) -> None:
     outcome = await CodeAgent(ScriptedModel(["```python\n1\n```"] * 5), box, max_turns=3).run("?")
     assert (outcome.answer, outcome.stopped, len(outcome.results)) == (None, "max_turns", 3)

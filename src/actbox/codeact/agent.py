@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from actbox.content.render import render
+from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event
+from actbox.core.events import ApprovalDecided, ApprovalRequested, Completed, Event, ToolFinished, ToolStarted
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 from actbox.tools import Approval, Approver, Tool, Toolset
@@ -190,15 +191,19 @@ class CodeAgent:
                 continue
             yield CodeStarted(action.code)
             final.given = False
+            calls = CallLog()
             async with aclosing(self._run(action, toolset)) as events:
                 async for event in events:
                     if isinstance(event, Completed):
                         results.append(event.result)
-                    else:
-                        yield RunEvent(event)
+                        continue
+                    if not (isinstance(event, ToolStarted | ToolFinished) and event.tool == FINAL_ANSWER):
+                        calls.feed(event)  # an answer that a failed program gave does not count, and must be repeated
+                    yield RunEvent(event)
             yield CodeFinished(results[-1])
             answered = final.given and results[-1].success
-            action = loop.on_observation(render(results[-1]), answered=answered, answer=final.value)
+            seen = render(results[-1], program=action.code, calls=calls)
+            action = loop.on_observation(seen, answered=answered, answer=final.value)
         usage = AgentUsage(
             tokens=tokens,
             model_calls=model_calls,

@@ -36,8 +36,8 @@ class ToolCallRecord:
 
     `call_id` is that of its `ToolStarted`. `arguments` are what the program sent, as JSON text on one line: what is too
     long is cut at a `…`, bytes are named by their number, and a number that JSON lacks is a string (`"NaN"`). `error`
-    is what the program got as `ToolError`, cut at a `…`. A call that is `unfinished` was cut off by the end of its run, if
-    that is over: whether it took effect is not known. `wall_ms` is how long it took, 0 while it is unfinished.
+    is what the program got as `ToolError`, cut at a `…`. A call that is `unfinished` was cut off by the end of its run,
+    if that is over: whether it took effect is not known. `wall_ms` is how long it took, 0 while it is unfinished.
     """
 
     call_id: int
