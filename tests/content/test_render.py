@@ -62,6 +62,11 @@ def test_what_is_empty_or_blank_has_no_heading() -> None:
     assert render(ExecutionResult(stdout="\n", stderr="  \n", value_text="1")) == "[value]\n1"
 
 
+def test_the_name_of_a_file_is_one_line() -> None:
+    text = render(ExecutionResult(artifacts=(Artifact("a\nb.png", b""),)))
+    assert text == "[files in output/]\na\\x0ab.png (image/png, 0 bytes)"
+
+
 def test_nothing_is_said_in_words() -> None:
     assert "printed nothing" in render(ExecutionResult())
 
@@ -123,6 +128,21 @@ def test_marks_below_a_line_keep_their_place_behind_tabs() -> None:
     traceback = 'Traceback (most recent call last):\n  File "program.py", line 2, in <module>\n    a.b\n    ^^^\nE: m\n'
     text = render(failed(line=2, traceback=traceback), program="if a:\n\ta.b\n")
     assert text.endswith("E: m\n\n[the program at line 2]\n  1 | if a:\n> 2 | \ta.b\n    | \t^^^")
+
+
+def test_a_line_without_marks_has_no_line_below_it() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "program.py", line 2, in <module>\n    raise E\nE: m\n'
+    text = render(failed(line=2, traceback=traceback), program="if a:\n    raise E\n")
+    assert text == "[error RUNTIME, exit code 1]\nE: m\n\n[the program at line 2]\n  1 | if a:\n> 2 |     raise E"
+
+
+async def test_of_several_exceptions_each_keeps_its_frames(box: Sandbox) -> None:
+    _, text = await ran(box, "try: [1][2]\nexcept IndexError: {}['k']")
+    assert text.count('  File "program.py", line') == 2
+    repeated = 'Traceback (most recent call last):\n  File "program.py", line 1, in <module>\n    f()\nE: m\n'
+    both = f"{repeated}\nDuring handling of the above exception, another exception occurred:\n\n{repeated}"
+    text = render(failed(line=1, traceback=both), program="f()\n")
+    assert text.count('  File "program.py", line 1, in <module>\nE: m\n') == 2
 
 
 def test_a_frame_of_another_file_with_other_text_keeps_its_line() -> None:
@@ -244,6 +264,13 @@ async def test_a_denied_call_of_the_system_is_not_taken_for_a_program_that_did_n
     assert result.error is not None
     assert (result.error.kind, result.error.type) == (ErrorKind.POLICY, "ApprovalRefused")
     assert NOTHING_RAN not in text
+
+
+def test_only_a_result_of_no_time_and_exit_code_125_is_one_of_a_program_that_was_not_let_run() -> None:
+    error = ErrorInfo(kind=ErrorKind.POLICY, type="ApprovalRefused", message="m")
+    assert NOTHING_RAN in render(ExecutionResult(exit_code=125, error=error))
+    assert NOTHING_RAN not in render(ExecutionResult(exit_code=1, error=error))
+    assert NOTHING_RAN not in render(ExecutionResult(exit_code=125, error=error, usage=Usage(wall_ms=1.0)))
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.SYNTAX, ErrorKind.TYPE])

@@ -162,7 +162,7 @@ def test_only_what_is_shown_of_a_value_is_looked_at() -> None:
 def test_nesting_without_end_is_cut() -> None:
     value: list[Any] = []
     value.append(value)
-    assert json_text(value).startswith("[[[[")
+    assert json_text(value) == "[" * 21 + "…" + "]" * 21
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"a": deep}

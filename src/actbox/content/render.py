@@ -150,7 +150,7 @@ def _failure(result: ExecutionResult, program: str | None, calls: CallLog | None
     if error is not None:
         yield _Part(f"the program at line {error.line}", lines, 2)
         yield _Part("hint", error.hint, 1)
-    yield _Part(_CALLS, "\n".join(_calls(calls, error)) if calls else "", 2)
+    yield _Part(_CALLS, "\n".join(_calls(calls, error)) if calls is not None else "", 2)
 
 
 def _nothing_ran(result: ExecutionResult, calls: CallLog | None) -> bool:
