@@ -42,7 +42,7 @@ class CodeActOutcome:
         """Return what a model and its agent get of a result."""
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
-        text = render(result, max_chars=settings.max_chars)
+        text = render(result, program=program, calls=calls, max_chars=settings.max_chars)
         return cls(result=result, calls=calls, text=text, max_chars=settings.max_chars)
 
     @property
@@ -59,7 +59,7 @@ class CodeActOutcome:
         result = self.result
         value = f"{result.value_text}\n" if result.value_text is not None else ""
         rest = replace(result, stdout="", stderr="", value_text=None, artifacts=())
-        told = render(rest, max_chars=self.max_chars // 2) if rest.error or rest.warnings else ""
+        told = render(rest, calls=self.calls, max_chars=self.max_chars // 2) if rest.error or rest.warnings else ""
         shape: dict[str, Any] = {
             "stdout": cut(_ended(result.stdout) + value if value else result.stdout, self.max_chars // 2),
             "stderr": cut(result.stderr, self.max_chars // 4) if not told else _ended(result.stderr) + told,

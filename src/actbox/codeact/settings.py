@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
-from actbox.content.render import MAX_CHARS
+from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.secrets import Secret
@@ -47,7 +47,7 @@ class CodeActSettings:
     * `file_surface`: whether programs are offered files, `/input` and `/output`; `None` where a workspace root or a
       mount says so. Without it each program has a throwaway folder, and only figures that it shows come back.
     * `clear_output`: whether `/output` is emptied before each call; else its files stay.
-    * `max_chars`: characters of text that a model gets of one call.
+    * `max_chars`: characters of text that a model gets of one call; at least 2,000.
     * `max_output_files`, `max_output_file_bytes`, `max_output_total_bytes`: of the files that come back from one call.
     * `search_above`: with more tools than this the description lists names, and programs have `search_tools` and
       `describe_tool`; `None` for never.
@@ -80,7 +80,9 @@ class CodeActSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "preload", tuple(self.preload))
         object.__setattr__(self, "secrets", tuple(self.secrets))
-        for name in ("max_chars", "max_output_files", "max_output_file_bytes", "max_output_total_bytes"):
+        # The JSON shape has half of it for errors and warnings.
+        _check_count("max_chars", self.max_chars, least=2 * LEAST_CHARS)
+        for name in ("max_output_files", "max_output_file_bytes", "max_output_total_bytes"):
             _check_count(name, getattr(self, name), least=1)
         if self.search_above is not None:
             _check_count("search_above", self.search_above, least=0)
