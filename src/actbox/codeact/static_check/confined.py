@@ -69,9 +69,9 @@ async def run_confined(command: Sequence[str], folder: Path) -> str:
 def _limit(pid: int) -> None:
     limits = {
         resource.RLIMIT_DATA: MEMORY_BYTES,
-        resource.RLIMIT_CPU: CPU_SECONDS,
         resource.RLIMIT_FSIZE: OUTPUT_BYTES,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: CPU_SECONDS,
     }
     with contextlib.suppress(ProcessLookupError):  # it has ended already
         for kind, limit in limits.items():
