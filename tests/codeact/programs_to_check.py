@@ -51,6 +51,10 @@ def open_record(id: int) -> Open:
     raise NotImplementedError
 
 
+def tag(id: int, label: str = "") -> None:
+    raise NotImplementedError
+
+
 def anything(**options: Any) -> Any:
     raise NotImplementedError
 
@@ -65,7 +69,7 @@ PAGE = Tool.from_schema(
     {"type": "object", "properties": {"url": {"type": "string"}, "tries": {"type": "integer"}}, "required": ["url"]},
     _page,
 )
-TOOLS = Toolset.of([search, get_user, find_user, add, save, open_record, anything, PAGE])
+TOOLS = Toolset.of([search, get_user, find_user, add, save, open_record, tag, anything, PAGE])
 
 GOOD: dict[str, str] = {
     "comprehension": "hits = search('tea', limit=5)\nprint([h['title'] for h in hits if h['score'] > 0.5])",
@@ -191,6 +195,30 @@ for h in search("tea"):
 merged = [{**h, "page": 1} for h in search("tea")]
 print(merged[0]["page"])
 """,
+    "keys by a function": """
+def total(order):
+    order["total"] = 1
+user = get_user(1)
+total(user)
+print(user["total"])
+other = get_user(2)
+other.update({"further": 1}, more=2)
+print(other["further"])
+print(other["more"])
+""",
+    "unpacking": """
+ids = [1]
+options = dict(id=3)
+tag(*ids)
+tag(**options)
+""",
+    "unions": """
+value = search("a") if rows else "none"
+print(value.upper())
+print((value if rows else get_user(1))["colour"])
+call = print if rows else 3
+call(1)
+""",
     "fallback": """
 user = get_user(1)
 try:
@@ -206,8 +234,8 @@ try:
 except AttributeError:
     print(user["name"])
 print(user.get("nothing"), user["title"] if "title" in user else "", getattr(user, "x", 1))
-if hasattr(user, "name"):
-    print(user.name)
+if all(hasattr(user, name) for name in ("id", "email")):
+    print(user.email)
 """,
     "defensive": """
 hits = search("tea")

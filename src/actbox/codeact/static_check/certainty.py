@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from .checkers import Finding
+from .checkers import REVEAL, Finding
 from .declarations import Declarations
 from .reading import Reading
 from .rules import FORGIVEN_BY, RULES, Wrong
@@ -15,6 +15,10 @@ _BUILT_IN = frozenset({"str", "int", "float", "bool", "bytes", "list", "dict", "
 _MODULES = frozenset({"Module", "<module"})
 _NUMBERS = frozenset({"int", "float", "bool"})
 _TRUTHS = frozenset(["true", "false", "t", "f", "yes", "no", "y", "n", "on", "off", "1", "0"])
+_TOLD_IN_PARTS = {
+    "ty": frozenset({Wrong.CALL, Wrong.AWAIT}),
+    "pyright": frozenset({Wrong.KEY, Wrong.ATTRIBUTE, Wrong.CALL, Wrong.AWAIT}),
+}
 _BY_TYPE = frozenset({Wrong.ARGUMENT, Wrong.KEY, Wrong.ATTRIBUTE, Wrong.CALL, Wrong.AWAIT})
 
 
@@ -55,42 +59,41 @@ def _judged(
         is_certain = (
             parts in ([], [kind])
             and groups["name"] not in reading.written_keys
-            and reading.reads_key(groups["name"], line)
-            and _is_whole(groups, finding, revealed, declared)
+            and _is_whole(wrong, kind, finding, revealed)
         )
     else:
         allowed = _MODULES if wrong is Wrong.CALL else frozenset[str]()
-        is_certain = _is_known(kind, declared, allowed) and _is_whole(groups, finding, revealed, declared)
+        is_certain = _is_known(kind, declared, allowed) and _is_whole(wrong, kind, finding, revealed)
         if wrong is Wrong.ATTRIBUTE:
             is_certain = is_certain and not reading.asks_for_attributes
     return wrong if is_certain else None
 
 
 def to_reveal(wrong: Iterable[tuple[Finding, Wrong]], reading: Reading) -> list[ast.expr]:
-    """Return the expressions whose whole type tells whether these findings are certain."""
+    """Return the expressions whose whole type tells whether these findings are certain.
+
+    Of a union a checker may tell the part that does not fit, and not that there are others.
+    """
     shown: list[ast.expr] = []
     for finding, why in wrong:
+        if why not in _TOLD_IN_PARTS[finding.checker]:
+            continue
         if why in (Wrong.KEY, Wrong.ATTRIBUTE):
             name = re.search(r'attribute "(\w+)"|"([^"]+)" is not a defined key', finding.message)
             if name:
                 shown += reading.operands(finding.line, name[1] or name[2])
-        elif why in (Wrong.CALL, Wrong.AWAIT):
+        else:
             shown += reading.operands(finding.line, None)
     return shown
 
 
-def _is_whole(
-    groups: dict[str, str], finding: Finding, revealed: Iterable[Finding] | None, declared: Declarations
-) -> bool:
+def _is_whole(wrong: Wrong, kind: str, finding: Finding, revealed: Iterable[Finding] | None) -> bool:
     """Return whether the finding is about all that the value may be, and not about a part of it."""
-    if revealed is None:
+    if revealed is None or wrong not in _TOLD_IN_PARTS[finding.checker]:
         return True
-    told = [found.message for found in revealed if found.rule == "reveal" and found.line == finding.line]
-    types = [message.rpartition('" is "')[2].removesuffix('"') for message in told]
-    kinds = [[part for part in _parts(kind) if part != "None"] for kind in types]
-    return any(parts == [groups.get("type")] or groups.get("type") == "Module" for parts in kinds) and all(
-        len(parts) == 1 for parts in kinds
-    )
+    told = [found.message for found in revealed if found.rule == REVEAL and found.line == finding.line]
+    wholes = [[part for part in _parts(whole) if part != "None"] for whole in told]
+    return (kind == "Module" or [kind] in wholes) and all(len(whole) == 1 for whole in wholes)
 
 
 def _is_known(kind: str, declared: Declarations, allowed: frozenset[str]) -> bool:

@@ -68,10 +68,8 @@ async def check_types(
         async with asyncio.timeout(timeout):
             findings = await _findings(tool, command, reading.copy(declared.calls), declared)
             wrong = [(finding, why) for finding in findings if (why := certain(finding, reading, declared))]
-            if checker == "pyright" and wrong:
-                # Of a union it tells the part that does not fit, and not that there are others.
-                copy = reading.copy(declared.calls, to_reveal(wrong, reading))
-                revealed = await _findings(tool, command, copy, declared)
+            if asked := to_reveal(wrong, reading):
+                revealed = await _findings(tool, command, reading.copy(declared.calls, asked), declared)
                 wrong = [(finding, why) for finding, why in wrong if certain(finding, reading, declared, revealed)]
     except TimeoutError:
         return _unchecked(f"the type checker did not finish within {timeout:g} s")

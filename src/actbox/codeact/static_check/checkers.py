@@ -21,6 +21,7 @@ from .rules import ids
 
 Checker = Literal["ty", "pyright"]
 PROGRAM = "program.py"
+REVEAL = "reveal"
 _MOST_CONSIDERED = 1000
 _OLDEST_TY = (0, 0, 105)
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -36,7 +37,7 @@ _MISSING = "install actbox[typecheck]"
 class Finding:
     """What a checker says of a place: `line` from 1, `column` from 0 as the checker counts.
 
-    `rule` is `reveal` where it tells a type that it was asked for.
+    Where it is a type that was asked for, `rule` is `REVEAL` and `message` the type.
     """
 
     line: int
@@ -106,6 +107,8 @@ def _ty_findings(output: str) -> list[Finding]:
         rule, begin = item["check_name"], item["location"]["positions"]["begin"]
         if Path(item["location"]["path"]).name == PROGRAM:
             message = item["description"].removeprefix(f"{rule}: ")
+            if rule == "revealed-type":
+                rule, message = REVEAL, message.removeprefix("Revealed type: ").strip("`")
             findings.append(Finding(begin["line"], begin["column"] - 1, rule, message, "ty"))
     return findings
 
@@ -142,9 +145,10 @@ def _pyright_findings(output: str) -> list[Finding]:
         if "range" not in item or Path(item["file"]).name != PROGRAM:
             continue
         start = item["range"]["start"]
-        revealed = item["severity"] == "information" and item["message"].startswith("Type of ")
-        rule = "reveal" if revealed else item.get("rule", "")
-        findings.append(Finding(start["line"] + 1, start["character"], rule, item["message"], "pyright"))
+        rule, message = item.get("rule", ""), item["message"]
+        if item["severity"] == "information" and message.startswith("Type of "):
+            rule, message = REVEAL, message.rpartition('" is "')[2].removesuffix('"')
+        findings.append(Finding(start["line"] + 1, start["character"], rule, message, "pyright"))
     return findings
 
 

@@ -175,10 +175,6 @@ class Reading:
                     keys.add(value.arg)
         return frozenset(keys)
 
-    def reads_key(self, key: str, line: int) -> bool:
-        """Return whether a value is read by this key on this line."""
-        return any(True for _ in self._reads(line, key))
-
     def _reads(self, line: int, name: str) -> Iterator[ast.expr]:
         for node in self._nodes:
             if not isinstance(node, ast.Subscript) or not _is_read(node) or not isinstance(node.slice, ast.Constant):
