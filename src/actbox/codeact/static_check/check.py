@@ -67,10 +67,10 @@ async def check_types(
     try:
         async with asyncio.timeout(timeout):
             findings = await _findings(tool, command, reading.copy(declared.calls), declared)
-            wrong = [(finding, why) for finding in findings if (why := certain(finding, reading, declared))]
+            wrong = await asyncio.to_thread(_certain, findings, reading, declared)
             if asked := to_reveal(wrong, reading):
                 revealed = await _findings(tool, command, reading.copy(declared.calls, asked), declared)
-                wrong = [(finding, why) for finding, why in wrong if certain(finding, reading, declared, revealed)]
+                wrong = await asyncio.to_thread(_certain, findings, reading, declared, revealed)
     except TimeoutError:
         return _unchecked(f"the type checker did not finish within {timeout:g} s")
     except CheckerFailed as failure:
@@ -85,6 +85,12 @@ def _read(program: str) -> Reading | ErrorInfo | None:
     if isinstance(tree, Unread):
         return None if tree.rule == "syntax" else _unchecked(tree.message)
     return Reading(source, tree)
+
+
+def _certain(
+    findings: list[Finding], reading: Reading, declared: Declarations, revealed: list[Finding] | None = None
+) -> list[tuple[Finding, Wrong]]:
+    return [(finding, why) for finding in findings if (why := certain(finding, reading, declared, revealed))]
 
 
 async def _findings(tool: Tool, command: list[str], copy: str, declared: Declarations) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import random
 import string
 import sys
@@ -14,6 +15,7 @@ _UNFORESEEN = frozenset({"exec", "eval", "globals", "locals", "vars", "builtins"
 """By these a program can bind names that no reader sees."""
 _CALL_TOOL = "call_tool"
 _MOST_STEPS = 20
+_MOST_BETWEEN = 10_000
 
 Span = tuple[tuple[int, int], tuple[int, int]]
 """From and to: lines from 1, columns from 0 in characters."""
@@ -80,7 +82,8 @@ class Reading:
 
     @cached_property
     def _calls(self) -> list[tuple[Span, ast.Call]]:
-        return [(self.span(node), node) for node in self._nodes if isinstance(node, ast.Call)]
+        calls = [(self.span(node), node) for node in self._nodes if isinstance(node, ast.Call)]
+        return sorted(calls, key=lambda call: (call[0][0], _backwards(call[0][1])))
 
     def character(self, line: int, unit: int) -> int:
         """Return the column in characters of one in UTF-16 code units."""
@@ -89,8 +92,15 @@ class Reading:
 
     def call_at(self, line: int, column: int) -> ast.Call | None:
         """Return the innermost call that this place is in."""
-        around = [(span, call) for span, call in self._calls if span[0] <= (line, column) < span[1]]
-        return max(around, key=lambda found: (found[0][0], _backwards(found[0][1])))[1] if around else None
+        last = bisect.bisect_right(self._calls, (line, column), key=lambda call: call[0][0])
+        # The last of those that begin before and end after; few begin and end in between.
+        for at in range(last - 1, -1, -1):
+            span, call = self._calls[at]
+            if (line, column) < span[1]:
+                return call
+            if last - at > _MOST_BETWEEN:
+                break
+        return None
 
     def reads_name(self, name: str, line: int) -> bool:
         """Return whether the name is looked up on this line when the program runs, not in an annotation alone."""
@@ -175,25 +185,28 @@ class Reading:
                     keys.add(value.arg)
         return frozenset(keys)
 
-    def _reads(self, line: int, name: str) -> Iterator[ast.expr]:
-        for node in self._nodes:
-            if not isinstance(node, ast.Subscript) or not _is_read(node) or not isinstance(node.slice, ast.Constant):
-                continue
-            if node.slice.value == name and node.lineno <= line <= (node.end_lineno or line):
-                yield node.value
-
     def operands(self, line: int, name: str | None) -> Iterator[ast.expr]:
         """Yield what may be the offending value of a finding on this line: of the key or attribute `name` if given."""
-        if name is not None:
-            yield from self._reads(line, name)
+        return iter(self._operands.get((line, name), ()))
+
+    @cached_property
+    def _operands(self) -> dict[tuple[int, object], list[ast.expr]]:
+        operands: dict[tuple[int, object], list[ast.expr]] = {}
         for node in self._nodes:
-            if isinstance(node, ast.expr) and node.lineno <= line <= (node.end_lineno or line):
-                if name is not None and isinstance(node, ast.Attribute) and node.attr == name:
-                    yield node.value
-                elif name is None and isinstance(node, ast.Call):
-                    yield node.func
-                elif name is None and isinstance(node, ast.Await):
-                    yield node.value
+            name: object = None
+            if isinstance(node, ast.Attribute):
+                value, name = node.value, node.attr
+            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and _is_read(node):
+                value, name = node.value, node.slice.value
+            elif isinstance(node, ast.Call):
+                value = node.func
+            elif isinstance(node, ast.Await):
+                value = node.value
+            else:
+                continue
+            for line in {node.lineno, value.end_lineno or node.lineno, node.end_lineno or node.lineno}:
+                operands.setdefault((line, name), []).append(value)
+        return operands
 
     # The copy
 
