@@ -309,6 +309,10 @@ async def test_what_is_no_program_is_left_to_its_run(program: str, checker: Chec
     assert await check_types(program, TOOLS, checker=checker, timeout=LONG) is None
 
 
+async def test_many_awaits_at_the_top_level_hide_nothing(checker: Checker) -> None:
+    assert (await found("await get_user(1)\n" * 1500 + "await search(5)", checker)).line == 1501
+
+
 # The program is hostile
 
 

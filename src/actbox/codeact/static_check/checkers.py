@@ -103,14 +103,14 @@ def _ty_files() -> Mapping[str, str]:
 
 def _ty_findings(output: str) -> list[Finding]:
     findings: list[Finding] = []
-    for item in _json(output, list)[:_MOST_CONSIDERED]:
+    for item in _json(output, list):
         rule, begin = item["check_name"], item["location"]["positions"]["begin"]
+        message = item["description"].removeprefix(f"{rule}: ")
+        if rule == "revealed-type":
+            rule, message = REVEAL, message.removeprefix("Revealed type: ").strip("`")
         if Path(item["location"]["path"]).name == PROGRAM:
-            message = item["description"].removeprefix(f"{rule}: ")
-            if rule == "revealed-type":
-                rule, message = REVEAL, message.removeprefix("Revealed type: ").strip("`")
             findings.append(Finding(begin["line"], begin["column"] - 1, rule, message, "ty"))
-    return findings
+    return _considered(findings)
 
 
 def _pyright_command() -> list[str]:
@@ -141,7 +141,7 @@ def _pyright_files() -> Mapping[str, str]:
 
 def _pyright_findings(output: str) -> list[Finding]:
     findings: list[Finding] = []
-    for item in _json(output, dict)["generalDiagnostics"][:_MOST_CONSIDERED]:
+    for item in _json(output, dict)["generalDiagnostics"]:
         if "range" not in item or Path(item["file"]).name != PROGRAM:
             continue
         start = item["range"]["start"]
@@ -149,7 +149,13 @@ def _pyright_findings(output: str) -> list[Finding]:
         if item["severity"] == "information" and message.startswith("Type of "):
             rule, message = REVEAL, message.rpartition('" is "')[2].removesuffix('"')
         findings.append(Finding(start["line"] + 1, start["character"], rule, message, "pyright"))
-    return findings
+    return _considered(findings)
+
+
+def _considered(findings: list[Finding]) -> list[Finding]:
+    """Return the findings of our rules, as many as are judged; each `await` at the top level is one of another rule."""
+    ours = {REVEAL, *(rule for checker in _CHECKERS for rule in ids(checker))}
+    return [finding for finding in findings if finding.rule in ours][:_MOST_CONSIDERED]
 
 
 def _json(output: str, kind: type) -> Any:
