@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ActboxError, ErrorKind, InvalidValue, SandboxStopped, Unsupported
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.events import Completed
 from actbox.core.policy import Policy
 from actbox.core.result import ExecutionResult
@@ -26,7 +27,7 @@ from .approvers import checked_timeout
 from .arguments import NoProgram, program_of
 from .environments import MOST_ENVIRONMENTS, Environments
 from .frozen import FrozenRun
-from .outcome import CodeActOutcome, not_run
+from .outcome import EXIT_NOT_RUN, CodeActOutcome, not_run
 from .pending import TIMEOUT_SECONDS
 from .planning import Plan, plan_of
 from .waiting import PausableRun, Waiting
@@ -34,6 +35,8 @@ from .waiting import PausableRun, Waiting
 MOST_WAITING: Final = 100
 """Questions that wait for a framework's answer; beyond it the oldest is given up."""
 
+CHECKS_AT_ONCE: Final = 2
+"""Type checkers that run at once, for one runner in one event loop: each takes a processor and much memory."""
 READ_AT_ONCE: Final = 2
 """Programs that are read for the tools that they name, at once and for all agents; further ones wait."""
 
@@ -86,6 +89,7 @@ class CodeActRunner:
         self._approval_timeout = checked_timeout(approval_timeout)
         self._most_waiting = most_waiting
         self._lock = threading.Lock()
+        self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._waiting: OrderedDict[tuple[str, str], Waiting] = OrderedDict()
 
     async def execute(
@@ -100,6 +104,10 @@ class CodeActRunner:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram as error:
             return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
+        wrong = await self._check(run, program)
+        if wrong is not None:
+            failed = wrong.kind is not ErrorKind.TYPE
+            return _outcome(run, ExecutionResult(exit_code=EXIT_NOT_RUN if failed else 1, error=wrong), program)
         plan = await _plan(run, program)
         if plan.approval.required:
             waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None)
@@ -162,6 +170,23 @@ class CodeActRunner:
             if each.paused is not None:
                 each.paused.abandon()
         await self._environments.close()
+
+    async def _check(self, run: FrozenRun, program: str) -> ErrorInfo | None:
+        """Return what a type checker finds wrong with a program, if that is wanted."""
+        checker = run.settings.static_check
+        if checker is None:
+            return None
+        from .static_check import check_types
+
+        loop = asyncio.get_running_loop()
+        turns = self._checks.setdefault(loop, asyncio.Semaphore(CHECKS_AT_ONCE))
+        async with turns:
+            try:
+                return await check_types(program, run.toolset, checker=checker)
+            except ActboxError as error:  # it has been removed since
+                return ErrorInfo(
+                    kind=ErrorKind.SANDBOX, message=f"the program was not checked, and did not run: {error}"
+                )
 
     async def _begin(
         self, run: FrozenRun, program: str, plan: Plan, scope: str, call_id: str

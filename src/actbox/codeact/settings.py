@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
@@ -12,6 +12,9 @@ from actbox.core.limits import Limits
 from actbox.core.secrets import Secret
 
 from .approval import ApprovalStyle
+
+if TYPE_CHECKING:
+    from .static_check import Checker
 
 SEARCH_ABOVE = 50
 """With more tools than this a description lists names alone, and programs search."""
@@ -34,11 +37,14 @@ class CodeActOptions(TypedDict, total=False):
     max_output_file_bytes: int
     max_output_total_bytes: int
     search_above: int | None
+    static_check: Checker | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeActSettings:
-    """How the runs of one configuration are treated. Raises `InvalidValue` for what makes no sense.
+    """How the runs of one configuration are treated.
+
+    Raises `InvalidValue` for what makes no sense, and `Unsupported` for a type checker that is not installed.
 
     * `limits`, `preload`, `secrets`, `variables`: as in `Policy`.
     * `about`: what programs are written in and with, as a sentence for the model.
@@ -51,6 +57,8 @@ class CodeActSettings:
     * `max_output_files`, `max_output_file_bytes`, `max_output_total_bytes`: of the files that come back from one call.
     * `search_above`: with more tools than this the description lists names, and programs have `search_tools` and
       `describe_tool`; `None` for never.
+    * `static_check`: the type checker by which each program is checked against its tools before it runs; it has to be
+      installed (extra `actbox[typecheck]` for `ty`).
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -67,6 +75,7 @@ class CodeActSettings:
     max_output_file_bytes: int = 5 * 2**20
     max_output_total_bytes: int = 20 * 2**20
     search_above: int | None = SEARCH_ABOVE
+    static_check: Checker | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> CodeActSettings:
@@ -91,6 +100,10 @@ class CodeActSettings:
                 raise InvalidValue(f"{name} is True or False, not {getattr(self, name)!r}")
         if self.file_surface not in (None, True, False):
             raise InvalidValue(f"file_surface is True, False or None, not {self.file_surface!r}")
+        if self.static_check is not None:
+            from .static_check import check_available  # what it costs is for those who check
+
+            check_available(self.static_check)
         if self.only_named_tools and self.approval_style != "inspected":
             raise InvalidValue("only_named_tools goes with approval_style='inspected', by which programs are read")
 

@@ -53,7 +53,7 @@ def declare(toolset: Toolset, names: Iterable[str], reading: Reading) -> Declara
     define = "async def" if reading.awaits else "def"
     writer = _Results(reserved=[*toolset.aliases.values(), _MODULE])
     functions = [f"{define} {_ANY_CALL}(name: str, /, **arguments: Any) -> Any: ..."]
-    bound = {"call_tool": _ANY_CALL, "ToolError": "ToolError"}
+    bound = {"ToolError": "ToolError"} | ({"call_tool": _ANY_CALL} if len(toolset) else {})
     calls: dict[str, str] = {}
     prefix = reading.unused_prefix()
     called = frozenset() if "call_tool" in variables else reading.names_called
