@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from actbox import ErrorKind, InvalidValue, open_sandbox, tool
 from actbox.codeact import CodeActConfig, CodeActOutcome, CodeActRunner
 
