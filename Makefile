@@ -42,7 +42,7 @@ check: ## lint, formatting, types, and which room imports which
 
 .PHONY: bench
 bench: ## measure speed and memory beside peers, for a quarter of an hour; prints a table
-	@$(in_venv) && { python -c 'import eryx, pydantic_monty' 2>/dev/null || pip install --quiet --editable '.[bench]' \
+	@$(in_venv) && { python -c 'import agent_framework_openai, eryx, pydantic_monty, tiktoken' 2>/dev/null || pip install --quiet --editable '.[bench]' \
 		|| echo "some peers cannot be had here; the table says which"; }
 	@$(in_venv) && python benchmarks/run.py
 

@@ -38,6 +38,8 @@ SUBJECTS = (
     "cold_start",
     "output",
     "streaming",
+    "codeact.overhead",
+    "codeact.costs",
     "bombs",
     "many",
 )
