@@ -49,7 +49,7 @@ def message_tokens(message: Mapping[str, Any]) -> int:
 
 
 def said_tokens(message: Mapping[str, Any]) -> int:
-    """Return what is said in a message, which is all that a model writes of it: text, and names and arguments of calls."""
+    """Return what is said in a message, all that a model writes of it: its text, and names and arguments of calls."""
     calls = (call["function"] for call in message.get("tool_calls") or ())
     return tokens(text_of(message)) + sum(tokens(call["name"]) + tokens(call["arguments"]) for call in calls)
 

@@ -117,7 +117,7 @@ def _answer_in(text: str) -> str:
 
 
 def _results(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what came of each call in a conversation. Raises `LookupError` for a result that is none, with its text."""
+    """Return what came of each call in a conversation. Raises `LookupError`, with its text, for one that failed."""
     asked: dict[str, str] = {}
     results: dict[str, Any] = {}
     for message in messages:

@@ -1,4 +1,4 @@
-"""The task: a shop with eight users, five functions over it, a question, and the right answer worked out another way."""
+"""The task: a shop with eight users, five functions over it, a question, and the right answer, worked out apart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 INSTRUCTIONS = "You answer questions about a shop. All that you know of it comes from your tools."
 
 QUESTION = """\
-For each user: how many orders they have made, the discount of their tier as a fraction, and the total of all their orders
-in euros, after that discount and with the tax of their country, as compute_total gives it. List the users in the order of
-list_users."""
+For each user: how many orders they have made, the discount of their tier as a fraction, and the total of all their
+orders in euros, after that discount and with the tax of their country, as compute_total gives it. List the users in the
+order of list_users."""
 
 
 class User(TypedDict):

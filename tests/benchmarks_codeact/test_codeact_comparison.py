@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -73,7 +74,7 @@ async def test_each_request_holds_the_whole_conversation_before_it(endpoints: li
     await comparison.scripted(1)
     for endpoint in endpoints:
         exchanges = endpoint.exchanges[len(endpoint.exchanges) // 2 :]
-        for earlier, later in zip(exchanges, exchanges[1:], strict=False):
+        for earlier, later in itertools.pairwise(exchanges):
             said = earlier.request["messages"]
             new = later.request["messages"][len(said) :]
             assert later.request["messages"][: len(said)] == said
