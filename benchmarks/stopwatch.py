@@ -41,6 +41,21 @@ async def in_turns(contenders: Mapping[str, Contender], *, pause: float = 0.0) -
     return times
 
 
+async def in_pairs(first: Action, second: Action, pairs: int, *, pause: float) -> list[tuple[float, float]]:
+    """Return how many milliseconds two actions took, one after the other, so many times, each first in turn.
+
+    For a difference that is smaller than what a minute of the machine differs from the next. The first few pairs do
+    not count.
+    """
+    actions = (Contender(first, pairs), Contender(second, pairs))
+    times = []
+    for number in range(_WARM_UP + pairs):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        taken = {which: await _once(actions[which], pause) for which in order}
+        times.append((taken[0], taken[1]))
+    return times[_WARM_UP:]
+
+
 async def _once(contender: Contender, pause: float) -> float:
     if contender.before is not None:
         await contender.before()

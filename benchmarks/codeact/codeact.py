@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from agent_framework import Agent, ChatMiddleware, FunctionTool, SupportsChatGetResponse
 
 import actbox
-from actbox.codeact.instructions import EXECUTE_CODE
-from actbox.content.render import render
-from actbox.tools import stubs
+from actbox.codeact.config import CodeActConfig
+from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 
 from .task import INSTRUCTIONS, Answer
 
@@ -23,26 +22,26 @@ async def agent(
     client: SupportsChatGetResponse[Any], tools: Sequence[Callable[..., Any]], middleware: ChatMiddleware
 ) -> AsyncIterator[Agent[Any]]:
     """Open an agent that has one tool, `execute_code`, whose programs have the others."""
-    async with _execute_code(tools) as execute_code:
+    run = CodeActConfig(tools=tools).freeze()
+    runner = CodeActRunner(lambda policy: actbox.open_sandbox("linux", policy=policy))
+
+    async def execute_code(**arguments: Any) -> str:
+        outcome = await runner.execute(run, arguments)
+        if isinstance(outcome, ApprovalNeeded):
+            raise RuntimeError("nothing here requires approval")
+        return outcome.text
+
+    try:
         yield Agent(
             client=client,
-            instructions=INSTRUCTIONS,
-            tools=[execute_code],
+            instructions=f"{INSTRUCTIONS}\n{run.instructions}",
+            tools=[
+                FunctionTool(
+                    name=run.tool_name, description=run.description, input_model=run.input_schema, func=execute_code
+                )
+            ],
             default_options={"response_format": Answer},
             middleware=[middleware],
         )
-
-
-@asynccontextmanager
-async def _execute_code(tools: Sequence[Callable[..., Any]]) -> AsyncIterator[FunctionTool]:
-    toolset = actbox.Toolset([actbox.tool(function) for function in tools])
-    async with actbox.open_sandbox("linux") as box:
-
-        async def execute_code(code: Annotated[str, "The whole program."]) -> str:
-            return render(await box.run(code, tools=toolset))
-
-        description = (
-            "Run a Python program in a sandbox and see what it printed. Each program starts fresh. It can call these "
-            f"functions, which are there by name:\n\n{stubs(toolset)}"
-        )
-        yield FunctionTool(name=EXECUTE_CODE, description=description, func=execute_code)
+    finally:
+        await runner.close()

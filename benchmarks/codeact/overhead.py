@@ -11,7 +11,7 @@ from agent_framework import Agent, AgentSession, Message, SessionContext
 from agent_framework_openai import OpenAIChatCompletionClient
 from effort import Effort
 from figures import Row, Target, figure, single
-from stopwatch import PAUSE_SECONDS, Contender, in_turns
+from stopwatch import PAUSE_SECONDS, Action, Contender, in_pairs, in_turns
 
 import actbox
 from actbox.codeact.config import CodeActConfig
@@ -25,7 +25,6 @@ MOST_BEFORE_RUN_MS = 5.0
 
 _CODE = "print(1+1)"
 _PRINTED = "2\n"
-_CORE, _BARE = "the core", "bare box.run"
 
 
 async def measure(effort: Effort) -> list[Row]:
@@ -34,29 +33,46 @@ async def measure(effort: Effort) -> list[Row]:
 
 
 async def core(effort: Effort) -> list[Row]:
-    """Measure a run through the core, and the same program in the sandbox alone, both with the task's tools."""
-    config, tools = CodeActConfig(tools=TOOLS), [actbox.tool(function) for function in TOOLS]
+    """Measure runs through the core beside runs of the sandbox alone, all with the task's tools.
+
+    Without files, which is what a provider has that was given tools alone, the core runs each program in a workspace
+    that is thrown away: `box.run_alone` does the same without the core.
+    """
     runner = CodeActRunner(lambda policy: actbox.open_sandbox("linux", policy=policy))
+    tools = [actbox.tool(function) for function in TOOLS]
     try:
-        async with actbox.open_sandbox("linux", policy=config.freeze().policy) as box:
+        async with actbox.open_sandbox("linux") as box:
 
-            async def by_the_core() -> None:
-                outcome = await runner.execute(config.freeze(), {"code": _CODE})
-                _check(outcome.result)
-
-            async def bare() -> None:
+            async def run() -> None:
                 _check(await box.run(_CODE, tools=tools))
 
-            contenders = {_CORE: Contender(by_the_core, effort.fast), _BARE: Contender(bare, effort.fast)}
-            times = await in_turns(contenders, pause=PAUSE_SECONDS)
+            async def run_alone() -> None:
+                _check(await box.run_alone(_CODE, tools=tools))
+
+            def by_the_core(config: CodeActConfig) -> Action:
+                async def action() -> None:
+                    outcome = await runner.execute(config.freeze(), {"code": _CODE})
+                    _check(outcome.result)
+
+                return action
+
+            with_files, without = CodeActConfig(tools=TOOLS, file_surface=True), CodeActConfig(tools=TOOLS)
+            rows = []
+            for files, config, beside, bare, target in (
+                ("with files", with_files, "box.run", run, Target(p50=MOST_ADDED_MS)),
+                ("without files", without, "box.run", run, Target(p50=MOST_ADDED_MS)),
+                ("without files", without, "box.run_alone", run_alone, Target()),
+            ):
+                pairs = await in_pairs(by_the_core(config), bare, effort.fast, pause=PAUSE_SECONDS)
+                ours, others = (figure(times) for times in zip(*pairs, strict=True))
+                added = statistics.median(mine - other for mine, other in pairs)
+                rows += [
+                    Row(f"run of `{_CODE}` by CodeAct's core, {files}, paced", "ms", ours, peers={beside: others}),
+                    Row(f"what the core adds to `{beside}`, {files}", "ms", single(added, len(pairs)), target),
+                ]
+            return rows
     finally:
         await runner.close()
-    ours, beside = times[_CORE], times[_BARE]
-    added = statistics.median(ours) - statistics.median(beside)
-    return [
-        Row(f"run of `{_CODE}` by CodeAct's core, paced", "ms", figure(ours), peers={_BARE: figure(beside)}),
-        Row("such a run less one by `box.run`", "ms", single(added, len(ours)), Target(p50=MOST_ADDED_MS)),
-    ]
 
 
 async def before_run(effort: Effort) -> Row:
