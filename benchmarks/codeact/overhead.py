@@ -15,6 +15,7 @@ from stopwatch import PAUSE_SECONDS, Action, Contender, in_pairs, in_turns
 
 import actbox
 from actbox.codeact.config import CodeActConfig
+from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import CodeActRunner
 
 from .task import TOOLS
@@ -52,6 +53,7 @@ async def core(effort: Effort) -> list[Row]:
             def by_the_core(config: CodeActConfig) -> Action:
                 async def action() -> None:
                     outcome = await runner.execute(config.freeze(), {"code": _CODE})
+                    assert isinstance(outcome, CodeActOutcome), outcome
                     _check(outcome.result)
 
                 return action
@@ -100,6 +102,6 @@ def _tool(number: int) -> Callable[..., Any]:
     return look_up
 
 
-def _check(result: Any) -> None:
+def _check(result: actbox.ExecutionResult) -> None:
     if result.stdout != _PRINTED:
         raise RuntimeError(f"{_CODE!r} gave {result!r}")

@@ -88,7 +88,7 @@ def write_page(report: Report) -> None:
     PAGE.write_text("\n".join([before + _BEGIN, "", *lines, "", _END + after]))
 
 
-def table(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
+def table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows."""
     columns = _OF_A_MODEL if report.model else _SCRIPTED
     rows = [[name, *(column(found) for column in columns.values())] for name, found in report.attempts.items()]

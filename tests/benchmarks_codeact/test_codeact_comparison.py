@@ -222,6 +222,40 @@ def test_what_cannot_be_measured_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+def test_make_bench_sets_the_costs_of_each_program_beside_those_of_tool_calls() -> None:
+    rows = {row["measure"]: row for row in measured_by_make_bench("codeact.costs")}
+    assert all("scripted, no model asked" in measure for measure in rows)
+    (calls,) = (row for measure, row in rows.items() if measure.endswith(f"{MENDED}: model calls"))
+    assert calls["ours"]["p50"] == 3
+    assert {peer: figure["p50"] for peer, figure in calls["peers"].items()} == {ONE_A_TURN: 25, IN_PARALLEL: 4}
+
+
+def measured_by_make_bench(subject: str) -> list[dict[str, Any]]:
+    """Return the rows of a subject, with few samples, measured as `benchmarks/run.py` does it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, subject],
+        cwd=ROOT / "benchmarks",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+_MEASURE = """
+import asyncio, dataclasses, importlib, json, sys
+from effort import QUICK
+from run import SUBJECTS
+assert sys.argv[1] in SUBJECTS
+subject = importlib.import_module(sys.argv[1])
+rows = asyncio.run(subject.measure(dataclasses.replace(QUICK, fast=2, slow=1)))
+print(json.dumps([dataclasses.asdict(row) for row in rows]))
+"""
+
+
 async def test_the_table_says_that_no_model_was_asked_and_where_runs_differ(tmp_path: Path) -> None:
     (attempt,) = (await comparison.scripted(1))[AT_ONCE]
     machine = {"date": "", "processors": 2, "processor": "", "kernel": "", "python": "", "load": 0, "actbox": ""}
