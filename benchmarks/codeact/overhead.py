@@ -30,7 +30,7 @@ _PRINTED = "2\n"
 
 async def measure(effort: Effort) -> list[Row]:
     """Measure the core beside the sandbox alone, and what goes before a run."""
-    return [*await core(effort), await before_run(effort)]
+    return [*await core(effort), *await before_run(effort)]
 
 
 async def core(effort: Effort) -> list[Row]:
@@ -77,7 +77,7 @@ async def core(effort: Effort) -> list[Row]:
         await runner.close()
 
 
-async def before_run(effort: Effort) -> Row:
+async def before_run(effort: Effort) -> list[Row]:
     """Measure what a provider with many tools does each time before an agent runs."""
     client = OpenAIChatCompletionClient("none", api_key="none", base_url="http://127.0.0.1:9/v1")  # is never asked
     async with LinuxCodeActProvider(tools=[_tool(number) for number in range(MANY_TOOLS)]) as provider:
@@ -89,8 +89,16 @@ async def before_run(effort: Effort) -> Row:
             if [tool.name for tool in context.tools] != ["execute_code"]:
                 raise RuntimeError(f"the run was given {context.tools!r} and not execute_code")
 
-        times = await in_turns({"ours": Contender(action, effort.fast)})
-    return Row(f"`before_run` with {MANY_TOOLS} tools", "ms", figure(times["ours"]), Target(p50=MOST_BEFORE_RUN_MS))
+        async def replace_one() -> None:
+            provider.add_tools(_tool(0))
+
+        contenders = {
+            "nothing changed": Contender(action, effort.fast),
+            "one was replaced since": Contender(action, effort.fast, before=replace_one),
+        }
+        times = await in_turns(contenders)
+    measure, target = f"`before_run` with {MANY_TOOLS} tools", Target(p50=MOST_BEFORE_RUN_MS)
+    return [Row(f"{measure}, {name}", "ms", figure(found), target) for name, found in times.items()]
 
 
 def _tool(number: int) -> Callable[..., Any]:
