@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -26,13 +26,25 @@ def file_mounts(given: FileMountInput | Iterable[FileMountInput]) -> dict[str, F
     return {str(mount.mount_path): mount for mount in map(_mount_of, _each(given, FileMount, _is_mount_pair))}
 
 
-def mount_key(path: str) -> str:
-    """Return the key of a mount's path, normalised as when it was added; what is no path is a key of nothing."""
+def mount_key(path: str, there: Container[str] = ()) -> str:
+    """Return the key of a mount's path, normalised as when it was added; what is no path is a key of nothing.
+
+    A mount that was given as a `FileMount` may lie outside of `/input`: the path of one that is `there` means that one.
+    """
+    own = _own_key(path)
+    if own in there:
+        return own
     try:
         inside = below_input(path)
     except InvalidValue:
         return str(path)
     return str(inside)
+
+
+def _own_key(path: object) -> str:
+    """Return a path inside as a `FileMount` has it that was given this one, but for those below `/workspace`."""
+    normal = PurePosixPath(str(path))
+    return str(PurePosixPath("/", *normal.parts[1:])) if normal.is_absolute() else ""
 
 
 def below_input(path: object) -> PurePosixPath:

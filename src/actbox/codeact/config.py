@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import INPUT, FileMount
-from actbox.tools import Approval, Tool
+from actbox.tools import Approval, Tool, Toolset
 
 from .approval import check_modes
 from .capabilities import (
@@ -49,6 +49,7 @@ class ToolEntry:
     def of(cls, given: Tool | Callable[..., Any]) -> ToolEntry:
         """Return the entry of a tool or a host function. Raises `InvalidValue` for what cannot be a tool."""
         tool = given if isinstance(given, Tool) else Tool.from_function(given)
+        Toolset([tool])  # what no run could have is refused here already
         return cls(name=tool.name, given=tool, tools=lambda: (tool,))
 
 
@@ -78,13 +79,13 @@ class CodeActConfig:
         **options: Unpack[CodeActOptions],
     ) -> None:
         """`options` are those of `CodeActSettings`. Raises `InvalidValue`."""
-        self.settings = CodeActSettings.of(options)
-        self.approval_mode: Approval = approval_mode or "never_require"
-        check_modes(self.approval_mode, self.settings.approval_style)
+        self._settings = CodeActSettings.of(options)
+        self._approval_mode: Approval = "never_require" if approval_mode is None else approval_mode
+        check_modes(self._approval_mode, self._settings.approval_style)
         if not isinstance(tool_name, str) or not tool_name.isidentifier():
             raise InvalidValue(f"tool_name must be an identifier such as 'execute_code', not {tool_name!r}")
-        self.tool_name = tool_name
-        self.workspace_root = None if workspace_root is None else _workspace(workspace_root)
+        self._tool_name = tool_name
+        self._workspace_root = None if workspace_root is None else _workspace(workspace_root)
         self._adapt = adapt
         self._serial = new_serial()
         self._lock = threading.RLock()
@@ -99,6 +100,28 @@ class CodeActConfig:
             self.add_file_mounts(file_mounts)
         if allowed_domains is not None:
             self.add_allowed_domains(allowed_domains)
+
+    # What is given once
+
+    @property
+    def settings(self) -> CodeActSettings:
+        """The options."""
+        return self._settings
+
+    @property
+    def approval_mode(self) -> Approval:
+        """The mode of every run, which tools that require approval can only tighten."""
+        return self._approval_mode
+
+    @property
+    def tool_name(self) -> str:
+        """What the model calls to run programs."""
+        return self._tool_name
+
+    @property
+    def workspace_root(self) -> FileMount | None:
+        """The mount at `/input`."""
+        return self._workspace_root
 
     # Tools
 
@@ -162,8 +185,7 @@ class CodeActConfig:
         """Remove the mounts at these paths, all or none. Raises `KeyError`."""
         with self._changing():
             there = self._mounts.snapshot()
-            # One that was given as a `FileMount` may lie outside /input, where its path stands as it is.
-            self._mounts.remove(path if path in there else mount_key(path) for path in mount_paths)
+            self._mounts.remove(mount_key(path, there) for path in mount_paths)
 
     def clear_file_mounts(self) -> None:
         """Remove all mounts; the workspace root stays."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
+from actbox.core.policy import Policy
 from actbox.core.secrets import Secret
 
 from .approval import ApprovalStyle
@@ -87,7 +88,10 @@ class CodeActSettings:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "preload", tuple(self.preload))
+        # Whether a secret can go anywhere is known when the domains are, at each run.
+        checked = Policy(limits=self.limits, variables=self.variables, preload=self.preload)
+        object.__setattr__(self, "variables", checked.variables)
+        object.__setattr__(self, "preload", checked.preload)
         object.__setattr__(self, "secrets", tuple(self.secrets))
         # The JSON shape has half of it for errors and warnings.
         _check_count("max_chars", self.max_chars, least=2 * LEAST_CHARS)
