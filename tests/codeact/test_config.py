@@ -230,7 +230,7 @@ def test_of_two_mounts_that_a_path_may_mean_the_one_that_lies_there_is_removed(f
 @pytest.mark.parametrize("path", ["z", "../a", "", "/", "/input", "\0", "/output/a"])
 def test_removing_a_mount_that_is_not_there_says_what_is(folder: Path, path: str) -> None:
     config = CodeActConfig(file_mounts=[("data", "a"), ("data", "b")])
-    with pytest.raises(KeyError, match="no file mount at .*; there are: '/input/a', '/input/b'"):
+    with pytest.raises(KeyError, match=r"no file mount at .*; there are: '/input/a', '/input/b'"):
         config.remove_file_mounts("a", path)
     assert places(config) == ["/input/a", "/input/b"]
     config.remove_file_mounts("a", "b")

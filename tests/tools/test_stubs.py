@@ -201,6 +201,10 @@ def test_an_argument_whose_name_is_no_identifier_can_still_be_seen():
 HOSTILE = [
     '"""\nimport os\n"""',
     'ends with a quote"',
+    '"""',
+    'and with four""""',
+    'with a bell behind it"\x07',
+    'escaped already \\"',
     "back\\slash \\u00zz \\",
     "nul \0 and \x1b[31m",
     "\ud800",
@@ -222,6 +226,18 @@ def test_no_text_of_a_tool_breaks_out_of_its_place(text: str):
     }
     names = run(stubs(Toolset.of([made("f", schema, text)])))
     assert callable(names["f"]) and "os" not in names
+
+
+def test_a_parameter_whose_name_is_no_python_is_said_and_leaves_no_position_to_count_wrong():
+    schema = {
+        "type": "object",
+        "properties": {"from": {"type": "string"}, "to": {"type": "string"}},
+        "required": ["from"],
+    }
+    source = stubs(Toolset.of([made("move", schema)]))
+    assert "def move(*, to: str = ..., **arguments: Any):" in source
+    assert "Also takes 'from' (str), given in a dict: move(**{'from': …})." in source
+    run(source)
 
 
 def test_a_required_argument_after_an_optional_one_is_written_by_name():

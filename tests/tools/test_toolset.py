@@ -180,3 +180,43 @@ def test_what_is_no_approver_and_approval_for_what_is_no_tool_are_refused():
 def test_the_guest_is_told_of_which_tools_it_has_to_say_where_they_are_called():
     asks = [spec.get("asks", False) for spec in Toolset.of([search, must_ask("pay")]).guest_spec()]
     assert asks == [False, True]
+
+
+# Only some of them
+
+
+def guarded(name: str) -> Tool:
+    return Tool.from_function(lambda x=None: x, name=name, approval="always_require")
+
+
+def test_only_some_of_the_tools_keep_their_order_and_their_aliases():
+    toolset = Toolset.of([named("get-user"), named("get_user"), named("get.user"), named("other")])
+    some = toolset.only(["other", "get.user"])
+    assert some.names == ("get.user", "other")
+    assert dict(some.aliases) == {"get.user": toolset.aliases["get.user"], "other": "other"}
+    assert some.get("get.user") is toolset.get("get.user")
+    assert some.get(toolset.aliases["get-user"]) is None
+    assert [(spec["name"], spec["alias"]) for spec in some.guest_spec()] == [
+        ("get.user", toolset.aliases["get.user"]),
+        ("other", "other"),
+    ]
+    assert len(toolset) == 4
+
+
+def test_only_some_of_the_tools_keep_what_was_said_of_approval():
+    class Clerk:
+        async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+            return ApprovalDecision(True)
+
+    clerk = Clerk()
+    toolset = Toolset.of([guarded("pay"), guarded("mail"), guarded("sell"), named("look")]).approved(["pay"])
+    some = toolset.asking(clerk).only(["pay", "mail", "look"])
+    assert some.requiring == ("mail",)
+    assert some.approver is clerk
+    assert some.only(["pay", "look"]).requiring == ()
+    assert toolset.requiring == ("mail", "sell")
+
+
+def test_a_name_that_there_is_not_is_none_of_them():
+    assert Toolset.of([named("a")]).only(["b"]).names == ()
+    assert Toolset().only([]).names == ()

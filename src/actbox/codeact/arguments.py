@@ -13,6 +13,7 @@ from typing import Any
 
 from actbox.core.errors import ActboxError
 from actbox.core.program import MAX_SOURCE_BYTES
+from actbox.tools.problems import shown
 
 from .blocks import only_block_of
 
@@ -32,19 +33,20 @@ def program_of(arguments: Any, *, tool_name: str) -> str:
     if not isinstance(arguments, Mapping):
         raise NoProgram(f"{tool_name} was given {_kind(arguments)} for its arguments: {how}")
     if "code" not in arguments:
-        there = f"it has {', '.join(map(repr, list(arguments)[:5]))}" if arguments else "they are empty"
+        there = f"it has {', '.join(map(shown, list(arguments)[:5]))}" if arguments else "they are empty"
         raise NoProgram(f"the arguments of {tool_name} have no 'code', {there}: {how}")
     code = arguments["code"]
     if isinstance(code, list) and code and all(isinstance(line, str) for line in code):
         code = "".join(code) if all(line.endswith("\n") for line in code[:-1]) else "\n".join(code)
     if not isinstance(code, str):
         raise NoProgram(f"'code' is {_kind(code)}: {how}")
+    if code.lstrip().startswith(_FENCES):
+        block = only_block_of(code)
+        code = code if block is None else block
     if not code.strip():
         raise NoProgram(f"'code' is empty: {how}")
     if len(code) > MAX_SOURCE_BYTES:
         raise NoProgram(f"'code' has more than {MAX_SOURCE_BYTES // 2**20} MiB: put data into files, not the program")
-    if code.lstrip().startswith(_FENCES):
-        return only_block_of(code) or code
     return code
 
 

@@ -6,6 +6,7 @@ call, see and use; where there are many tools it lists them, and programs look u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from actbox.core.counted import counted
 from actbox.core.domains import AllowedDomain
 from actbox.core.mounts import INPUT
 from actbox.tools import Tool, stubs
+from actbox.tools.signature_text import is_writable
 
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS
 
@@ -24,6 +26,11 @@ _HOW_TOOLS_ARE_CALLED = (
     " In a program that uses `await` they are coroutines, so that `await asyncio.gather(f(1), f(2))` makes both calls"
     " at once; in one that does not, they are plain calls. `call_tool(name, **arguments)` calls one by its name. A call"
     " that fails raises ToolError, which the program may catch."
+)
+
+_ONLY_NAMED = (
+    "A program has only those of them whose names stand in it: one that is called by a name that is computed is not"
+    " there."
 )
 
 
@@ -59,7 +66,7 @@ def whole_instructions(run: FrozenRun, *, tools_visible_to_model: bool) -> str:
             f"Programs can call these of your tools as functions. Call one directly where a single call is all that you"
             f" need, and in a program of `{run.tool_name}` where several go together.\n\n{called}"
         )
-        return _joined(instructions(run), _rules(run), tools, _HOW_TOOLS_ARE_CALLED)
+        return _joined(instructions(run), _rules(run), tools, _how(run))
     only = f"The functions below can be called in programs only; you reach them by `{run.tool_name}`."
     return _joined(instructions(run), only, _rules(run), _tools(run))
 
@@ -126,16 +133,29 @@ def _tools(run: FrozenRun) -> str:
             f" `{SEARCH_TOOLS}(query)` returns the functions that fit best with their signatures,"
             f" `{DESCRIBE_TOOL}(name)` all there is to know of one."
         )
-        return _joined(lookup, _HOW_TOOLS_ARE_CALLED, run.listing.text())
-    return _joined(
-        f"Programs can call these functions. {_HOW_TOOLS_ARE_CALLED}", f"```python\n{stubs(run.toolset).rstrip()}\n```"
-    )
+        return _joined(lookup, _how(run), run.listing.text())
+    return _joined(f"Programs can call these functions. {_how(run)}", _fenced(stubs(run.toolset).rstrip()))
+
+
+def _how(run: FrozenRun) -> str:
+    return f"{_HOW_TOOLS_ARE_CALLED} {_ONLY_NAMED}" if run.settings.only_named_tools else _HOW_TOOLS_ARE_CALLED
 
 
 def _short(tool: Tool, alias: str) -> str:
-    names = [f"{name}=…" if name not in tool.input_schema.get("required", ()) else name for name in tool.parameters]
+    required = tool.input_schema.get("required", ())
+    names = [name if name in required else f"{name}=…" for name in tool.parameters if is_writable(name)]
+    unwritable = [f"{name!r}: …" for name in tool.parameters if not is_writable(name)]
+    if unwritable:
+        names.append(f"**{{{', '.join(unwritable)}}}")
     first_line = tool.description.strip().partition("\n")[0]
-    return f"`{alias}({', '.join(names)})`" + (f": {first_line}" if first_line else "")
+    own_name = "" if alias == tool.name else f", which is `{tool.name}`"
+    return f"`{alias}({', '.join(names)})`{own_name}" + (f": {first_line}" if first_line else "")
+
+
+def _fenced(source: str) -> str:
+    # Longer than any run of backticks in it, which what others write of their tools can have.
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
+    return f"{fence}python\n{source}\n{fence}"
 
 
 def _joined(*parts: str) -> str:

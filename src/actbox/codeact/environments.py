@@ -19,8 +19,9 @@ MOST_ENVIRONMENTS: Final = 32
 """Sandboxes that stay open when nothing runs in them; the one that was not used for longest goes first."""
 _MOST_FORGOTTEN: Final = 1000
 
-Key = tuple[str, str]
+Key = tuple[str, str | None]
 
+_CLOSED = "the sandboxes were closed; make a new provider or tool"
 _FORGOTTEN = "the files of earlier calls are gone: their sandbox was closed, as it had not been used for long"
 
 
@@ -46,7 +47,7 @@ class Environment:
 class Environments:
     """Sandboxes by what they are (`FrozenRun.environment`) and whose they are, opened when they are first used.
 
-    Where a conversation needs another sandbox than before, since mounts, hosts or limits were changed, it finds its
+    One that is nobody's (scope `None`) keeps no files that anybody would look for. Where a conversation needs another sandbox than before, since mounts, hosts or limits were changed, it finds its
     files there. Runs may use one sandbox at once, from several event loops and threads.
     """
 
@@ -59,7 +60,7 @@ class Environments:
         self._closed = False
 
     @asynccontextmanager
-    async def use(self, environment: str, scope: str, policy: Policy) -> AsyncGenerator[Environment]:
+    async def use(self, environment: str, scope: str | None, policy: Policy) -> AsyncGenerator[Environment]:
         """Have a running sandbox for a block. Raises what opening raises, and `SandboxStopped` after `close`."""
         place, is_new, before = self._take((environment, scope), policy)
         try:
@@ -82,21 +83,22 @@ class Environments:
             self._kept.clear()
             for place in kept:
                 place.dropped = True
-        await asyncio.gather(*(place.sandbox.stop() for place in kept))
+        await asyncio.gather(*map(_end, kept))
 
     def _take(self, key: Key, policy: Policy) -> tuple[Environment, bool, Environment | None]:
         """Return the environment, whether it has to be started, and the one that its owner had before."""
         with self._lock:
             if self._closed:
-                raise SandboxStopped("the sandboxes were closed; make a new provider or tool")
+                raise SandboxStopped(_CLOSED)
             place = self._kept.get(key)
             is_new = place is None
             before = None
             if place is None:
-                if key[1]:
+                if key[1] is not None:
                     before = next((self._kept[other] for other in reversed(self._kept) if other[1] == key[1]), None)
                 place = self._kept[key] = Environment(self._open(policy))
-                if key[1] in self._forgotten and before is None:
+                place.users += 1  # whoever starts it, also when the caller is cancelled meanwhile
+                if key[1] is not None and key[1] in self._forgotten and before is None:
                     del self._forgotten[key[1]]
                     place.warnings = (_FORGOTTEN,)
             self._kept.move_to_end(key)
@@ -109,13 +111,12 @@ class Environments:
         try:
             await place.sandbox.start()
             if before is not None:
-                left = await carry_over(before.sandbox, place.sandbox)
-                if left:
-                    place.warnings = (f"files of earlier calls could not be kept: {', '.join(left)}",)
-        except BaseException as error:
+                place.warnings = await _carried_over(before, place)
             with self._lock:
-                if self._kept.get(key) is place:
-                    del self._kept[key]
+                if self._closed:
+                    raise SandboxStopped(_CLOSED)
+        except BaseException as error:
+            self._drop(place)
             place.started.set_exception(error if isinstance(error, Exception) else SandboxStopped("it did not start"))
             place.started.exception()  # somebody has seen it: this caller
             raise
@@ -126,9 +127,10 @@ class Environments:
         finally:
             if before is not None:
                 await self._leave(before)
+            await self._leave(place)
 
     def _drop(self, place: Environment) -> None:
-        """Have an environment that another has taken the place of closed when nothing runs there any more."""
+        """Have an environment closed when nothing runs there any more, and used by nobody else from now on."""
         with self._lock:
             place.dropped = True
             for key, kept in list(self._kept.items()):
@@ -151,11 +153,36 @@ class Environments:
                 break
             if self._kept[key].users == 0:
                 found.append(self._kept.pop(key))
-                if key[1] and not any(scope == key[1] for _, scope in self._kept):
+                if key[1] is not None and not any(scope == key[1] for _, scope in self._kept):
                     self._forgotten[key[1]] = None
                     if len(self._forgotten) > _MOST_FORGOTTEN:
                         self._forgotten.popitem(last=False)
         return found
+
+
+async def _end(place: Environment) -> None:
+    if not place.started.done():
+        starting = asyncio.wrap_future(place.started)
+        await asyncio.wait({starting})
+        starting.exception()  # told to whoever waits to run there
+    await place.sandbox.stop()
+
+
+async def _carried_over(before: Environment, place: Environment) -> tuple[str, ...]:
+    """Copy files from the environment that the owner had before; return what is to be said of it."""
+    if not before.started.done():
+        starting = asyncio.wrap_future(before.started)
+        await asyncio.wait({starting})
+        starting.exception()
+    if before.started.exception() is not None:
+        return ()  # no program ever ran there
+    left = await carry_over(before.sandbox, place.sandbox)
+    said = []
+    if left:
+        said.append(f"files of earlier calls could not be kept: {', '.join(left)}")
+    if before.users > 1:
+        said.append("another program of this conversation still runs elsewhere: files that it writes are not kept")
+    return tuple(said)
 
 
 async def carry_over(old: Sandbox, new: Sandbox) -> list[str]:

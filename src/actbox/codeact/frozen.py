@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from .identity import serial_of
 from .settings import CodeActSettings
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS, Listing, search_tools_of
 
-INPUT_SCHEMA: Final = {
+INPUT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "code": {
@@ -76,7 +77,9 @@ class FrozenRun:
         own = Toolset(tool for tool, _ in tools)
         if tool_name in own.names:
             raise InvalidValue(f"a tool cannot be called {tool_name!r}, which the model calls to run programs")
-        searching = settings.search_above is not None and len(own) > settings.search_above
+        # A conversation that began with a listing goes on with it when there are fewer tools, but for none at all.
+        few = 0 if pinned is not None else settings.search_above
+        searching = settings.search_above is not None and few is not None and len(own) > max(few, 0)
         toolset, listing, changes = own, None, ""
         if searching:
             groups = {tool.name: group for tool, group in tools if group}
@@ -115,7 +118,7 @@ class FrozenRun:
             listing=listing,
             changes=changes,
             environment=environment,
-            fingerprint=_digest(environment, tool_name, approval_mode, called),
+            fingerprint=_digest(environment, tool_name, approval_mode, called, listing),
         )
 
     @property
@@ -126,7 +129,7 @@ class FrozenRun:
     @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON schema of what the model gives, in a dict of the caller's own."""
-        return {**INPUT_SCHEMA, "properties": {"code": dict(INPUT_SCHEMA["properties"]["code"])}}  # type: ignore[index]
+        return copy.deepcopy(INPUT_SCHEMA)
 
     @cached_property
     def instructions(self) -> str:

@@ -227,7 +227,7 @@ class CodeActRunner:
         calls = CallLog()
         warnings: tuple[str, ...] = ()
         try:
-            owner = scope if run.file_surface else ""
+            owner = scope if run.file_surface else None
             async with self._environments.use(run.environment, owner, run.policy) as place:
                 warnings, place.warnings = place.warnings, ()
                 if run.file_surface and run.settings.clear_output:

@@ -57,12 +57,15 @@ def identifier(text: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
+def is_writable(parameter: str) -> bool:
+    """Return whether a program can write the parameter's name in a call; else it gives a dict with `**`."""
+    return parameter.isidentifier() and not keyword.iskeyword(parameter)
+
+
 def docstring(text: str, indent: str = "    ") -> str:
     """Return the text as a docstring literal that no text can break out of."""
-    clean = "".join(c if c == "\n" or c.isprintable() else " " for c in text.strip())
-    clean = clean.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    if clean.endswith('"'):
-        clean = clean[:-1] + '\\"'
+    clean = "".join(c if c == "\n" or c.isprintable() else " " for c in text).strip()
+    clean = re.sub(r'"{3,}|"+\Z', lambda quotes: '\\"' * len(quotes[0]), clean.replace("\\", "\\\\"))
     lines = [line.rstrip() for line in clean.split("\n")]
     body = "\n".join(f"{indent}{line}" if line else "" for line in lines).lstrip()
     return f'{indent}"""{body}\n{indent}"""' if len(lines) > 1 else f'{indent}"""{body}"""'
@@ -92,11 +95,12 @@ class TypeWriter:
         defaults = False
         unwritable = False
         for name in [*parameters, *(name for name in properties if name not in parameters)]:
-            if not name.isidentifier() or keyword.iskeyword(name):
+            if not is_writable(name):
                 unwritable = True
                 continue
             optional = name not in required
-            if not by_name and (name not in parameters or (defaults and not optional)):
+            # After a name that cannot be written here, positions would be counted wrong.
+            if not by_name and (name not in parameters or (defaults and not optional) or unwritable):
                 parts.append("*")
                 by_name = True
             defaults = defaults or optional

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from .signature_text import TYPING_NAMES, TypeWriter, docstring
+from .signature_text import TYPING_NAMES, TypeWriter, docstring, is_writable
 
 if TYPE_CHECKING:
     from .toolset import Toolset
@@ -30,7 +30,9 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[st
         signature = writer.signature(tool.name, tool.input_schema, tool.output_schema, tool.parameters)
         alias = aliases[tool.name]
         called = "" if alias == tool.name else f"call_tool({tool.name!r}, …) calls it too."
-        text = "\n\n".join(part for part in (tool.documentation, called) if part)
+        unwritable = [name for name in tool.input_schema.get("properties", {}) if not is_writable(name)]
+        given = f"Also takes {_in_a_dict(alias, unwritable, tool.input_schema, writer)}." if unwritable else ""
+        text = "\n\n".join(part for part in (tool.documentation, given, called) if part)
         define = "async def" if awaitable else "def"
         functions.append(f"{define} {alias}{signature}:\n{docstring(text) if text else '    ...'}")
     if not functions:
@@ -41,3 +43,13 @@ def stubs(toolset: Toolset, *, awaitable: bool | None = None, only: Container[st
     if awaitable is None:
         head.append(_EITHER_WAY)
     return "\n\n".join([*head, body]) + "\n"
+
+
+def _in_a_dict(alias: str, names: Iterable[str], schema: Mapping[str, Any], writer: TypeWriter) -> str:
+    """Return how arguments are given whose names are no Python: `'class' (str, required), as in f(**{'class': …})`."""
+    told, example = [], []
+    for name in names:
+        optional = "" if name in schema.get("required", ()) else ", optional"
+        told.append(f"{name!r} ({writer.type_of(schema['properties'][name], schema, 'Argument')}{optional})")
+        example.append(f"{name!r}: …")
+    return f"{', '.join(told)}, given in a dict: {alias}(**{{{', '.join(example)}}})"
