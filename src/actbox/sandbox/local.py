@@ -31,7 +31,7 @@ from .requests import encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .siblings import Siblings
-from .slots import slots
+from .slots import Slots, slots
 from .whole import whole
 from .workspace import Workspace
 
@@ -80,7 +80,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
         self._idle = asyncio.Event()
         self._idle.set()
-        self._starting = asyncio.Lock()
+        # Whoever stops it may be in another event loop than whoever runs programs.
+        self._starting = Slots(1, tools_wait=True)
         self._sessions: set[LocalSession] = set()
         self._warnings: tuple[str, ...] = ()
         """What the result of every program says of the sandbox; known when the workspace is open."""
@@ -123,7 +124,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     # The contract
 
     async def start(self) -> None:
-        async with self._starting:
+        async with self._starting.one():
             if self._workspace is None:
                 try:
                     self._workspace = await whole(self._open_workspace(), self._give_back)
@@ -131,7 +132,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                     raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
 
     async def stop(self) -> None:
-        async with self._starting:
+        async with self._starting.one():
             for session in self._sessions:
                 session.check_loop()
             workspace, self._workspace = self._workspace, None

@@ -24,18 +24,22 @@ in_a_run: contextvars.ContextVar[bool] = contextvars.ContextVar("in_a_run", defa
 
 
 class Slots:
-    """A fair semaphore for any number of event loops and threads."""
+    """A fair semaphore for any number of event loops and threads.
 
-    def __init__(self, most: int) -> None:
+    What a tool of a run asks for is given at once, as it is part of that run, unless `tools_wait`.
+    """
+
+    def __init__(self, most: int, *, tools_wait: bool = False) -> None:
         self.most = most
+        self._tools_wait = tools_wait
         self._lock = threading.Lock()
         self._used = 0
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def acquire(self) -> None:
-        """Wait for a slot; whoever asked first gets one first. What a tool of a run asks for is part of that run."""
+        """Wait for a slot; whoever asked first gets one first."""
         with self._lock:
-            if in_a_run.get() or (self._used < self.most and not self._waiting):
+            if (in_a_run.get() and not self._tools_wait) or (self._used < self.most and not self._waiting):
                 self._used += 1
                 return
             loop = asyncio.get_running_loop()
