@@ -394,7 +394,7 @@ def test_everything_can_be_cleared(folder: Path) -> None:
         ({"tool_name": 7}, "tool_name must be an identifier"),
         ({"clear_output": "yes"}, "clear_output is True or False"),
         ({"file_surface": "yes"}, "file_surface is True, False or None"),
-        ({"max_chars": 0}, "max_chars must be a whole number of at least 1"),
+        ({"max_chars": 0}, "max_chars must be a whole number of at least 2000"),
         ({"max_output_files": True}, "max_output_files must be a whole number"),
         ({"max_output_file_bytes": 1.5}, "max_output_file_bytes must be a whole number"),
         ({"search_above": -1}, "search_above must be a whole number of at least 0"),

@@ -53,6 +53,16 @@ async def test_tools_are_functions_by_name(box: Sandbox) -> None:
     assert result.usage.tool_calls == 5
 
 
+@pytest.mark.parametrize("await_it", ["", "import asyncio\nawait asyncio.sleep(0)\n"])
+async def test_without_tools_there_is_no_call_tool(box: Sandbox, await_it: str) -> None:
+    found = await box.run(f"{await_it}['call_tool' in globals(), 'ToolError' in globals()]")
+    assert found.value == [False, True]
+    result = await box.run(f"{await_it}call_tool('add', a=1)", tools=[])
+    assert result.error is not None
+    assert result.error.type == "NameError"
+    assert (await box.run(f"{await_it}'call_tool' in globals()", tools=[add])).value is True
+
+
 async def test_a_program_that_awaits_gets_coroutines(box: Sandbox) -> None:
     result = await box.run("[await add(1, 2), await call_tool('add', a=1)]", tools=[add])
     assert result.value == [3, 11]

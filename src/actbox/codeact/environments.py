@@ -15,6 +15,8 @@ from actbox.core.errors import FileError, SandboxStopped
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 
+from .turns import Turns
+
 MOST_ENVIRONMENTS: Final = 32
 """Sandboxes that stay open when nothing runs in them; the one that was not used for longest goes first."""
 _MOST_FORGOTTEN: Final = 1000
@@ -34,21 +36,22 @@ class Environment:
     users: int = 0
     dropped: bool = False
     warnings: tuple[str, ...] = ()
-    _turns: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+    _turns: tuple[asyncio.AbstractEventLoop, Turns] | None = None
 
-    def turn(self) -> asyncio.Lock:
-        """Return the lock of what may go on only once here, among the runs of one event loop."""
+    def turns(self) -> Turns:
+        """Return the turns of what may go on only once here, among the runs of one event loop."""
         loop = asyncio.get_running_loop()
         if self._turns is None or self._turns[0] is not loop:
-            self._turns = (loop, asyncio.Lock())
+            self._turns = (loop, Turns())
         return self._turns[1]
 
 
 class Environments:
     """Sandboxes by what they are (`FrozenRun.environment`) and whose they are, opened when they are first used.
 
-    One that is nobody's (scope `None`) keeps no files that anybody would look for. Where a conversation needs another sandbox than before, since mounts, hosts or limits were changed, it finds its
-    files there. Runs may use one sandbox at once, from several event loops and threads.
+    One that is nobody's (scope `None`) keeps no files that anybody would look for. Where a conversation needs another
+    sandbox than before, since mounts, hosts or limits were changed, it finds its files there. Runs may use one sandbox
+    at once, from several event loops and threads.
     """
 
     def __init__(self, open_sandbox: Callable[[Policy], Sandbox], *, most: int = MOST_ENVIRONMENTS) -> None:

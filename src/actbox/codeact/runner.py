@@ -25,12 +25,13 @@ from actbox.tools.threads import ThreadPool
 from .approval import refused
 from .approvers import checked_timeout
 from .arguments import NoProgram, program_of
-from .environments import MOST_ENVIRONMENTS, Environments
+from .environments import MOST_ENVIRONMENTS, Environment, Environments
 from .frozen import FrozenRun
 from .outcome import EXIT_NOT_RUN, CodeActOutcome, not_run
 from .pending import TIMEOUT_SECONDS
 from .planning import Plan, plan_of
-from .waiting import PausableRun, Waiting
+from .turns import Paused
+from .waiting import PausableRun, PausingApprover, Waiting
 
 MOST_WAITING: Final = 100
 """Questions that wait for a framework's answer; beyond it the oldest is given up."""
@@ -91,6 +92,7 @@ class CodeActRunner:
         self._lock = threading.Lock()
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._waiting: OrderedDict[tuple[str, str], Waiting] = OrderedDict()
+        self._closed = False
 
     async def execute(
         self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = ""
@@ -104,6 +106,8 @@ class CodeActRunner:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram as error:
             return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
+        if self._closed:
+            return _outcome(run, not_run(ErrorKind.CANCELLED, _CLOSED), program)
         wrong = await self._check(run, program)
         if wrong is not None:
             failed = wrong.kind is not ErrorKind.TYPE
@@ -164,6 +168,7 @@ class CodeActRunner:
     async def close(self) -> None:
         """End all runs, as `CANCELLED`, and close all sandboxes, with the files in them."""
         with self._lock:
+            self._closed = True
             waiting = list(self._waiting.values())
             self._waiting.clear()
         for each in waiting:
@@ -213,7 +218,7 @@ class CodeActRunner:
         with self._lock:
             given_up = [self._waiting.pop((scope, call_id), None)]
             self._waiting[scope, call_id] = waiting
-            while len(self._waiting) > self._most_waiting:
+            while len(self._waiting) > (0 if self._closed else self._most_waiting):
                 given_up.append(self._waiting.popitem(last=False)[1])
         for each in given_up:
             if each is not None and each.paused is not None:
@@ -231,9 +236,7 @@ class CodeActRunner:
             async with self._environments.use(run.environment, owner, run.policy) as place:
                 warnings, place.warnings = place.warnings, ()
                 if run.file_surface and run.settings.clear_output:
-                    async with place.turn():
-                        await _empty_output(place.sandbox)
-                        result = await _run(place.sandbox, program, toolset, calls, alone=False)
+                    result = await _run_in_turn(place, program, toolset, calls)
                 else:
                     result = await _run(place.sandbox, program, toolset, calls, alone=not run.file_surface)
         except SandboxStopped as error:
@@ -252,6 +255,11 @@ _GONE = (
     "the run that waited for approval is gone, since it waited too long, or its process or its event loop has ended;"
     " what it had done before stays done, and nothing was run again"
 )
+_BUSY = (
+    "another program waits for approval and uses /output, which is emptied before each program: this one did not run"
+)
+_BUSY_HINT = "send it again when the other one has ended"
+_CLOSED = "the program did not run: its runner was closed; make a new provider or tool"
 _GONE_HINT = "find out what was done already before you send a program that does the rest"
 
 
@@ -275,6 +283,20 @@ async def _run(sandbox: Sandbox, program: str, toolset: Toolset, calls: CallLog,
                 return event.result
             calls.feed(event)
     raise AssertionError("a stream ended without Completed")
+
+
+async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls: CallLog) -> ExecutionResult:
+    """Run a program after `/output` was emptied, when no other program of its conversation uses that."""
+    turns = place.turns()
+    try:
+        async with turns.one():
+            if toolset.approver is not None:
+                toolset = toolset.asking(PausingApprover(toolset.approver, turns))
+            await _empty_output(place.sandbox)
+            return await _run(place.sandbox, program, toolset, calls, alone=False)
+    except Paused:
+        # Whoever answers the question may do so only when all calls of the model's turn have returned, this one too.
+        return not_run(ErrorKind.CANCELLED, _BUSY, hint=_BUSY_HINT, type="Busy")
 
 
 async def _empty_output(sandbox: Sandbox) -> None:

@@ -13,6 +13,7 @@ from actbox.tools import ApprovalDecision, ApprovalRequest, Approver
 from .approvers import timed_out
 from .frozen import FrozenRun
 from .outcome import CodeActOutcome
+from .turns import Turns
 
 
 class PausableRun:
@@ -76,6 +77,26 @@ class PausableRun:
             self.loop.call_soon_threadsafe(self._task.cancel)
         except RuntimeError:
             return
+
+
+class PausingApprover:
+    """Asks another approver, and has the program's turn paused as long as any question of its is open."""
+
+    def __init__(self, approver: Approver, turns: Turns) -> None:
+        self._approver = approver
+        self._turns = turns
+        self._open = 0
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Return what the other answers."""
+        self._open += 1
+        self._turns.pause()
+        try:
+            return await self._approver.decide(request)
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._turns.resume()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

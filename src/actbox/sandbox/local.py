@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Self
 
-from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.errors import (
+    ErrorInfo,
+    ErrorKind,
+    FileError,
+    InvalidValue,
+    SandboxStopped,
+    SandboxUnavailable,
+    Unsupported,
+)
 from actbox.core.events import Event
 from actbox.core.policy import Policy, check_variables
 from actbox.core.program import Program
@@ -39,6 +47,8 @@ from .workspace import Workspace
 _MOST_ENDED_GUESTS = 64
 # What the next run takes is made ready when this one is over, or after so long.
 _PREPARE_SECONDS = 0.01
+
+_STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +150,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 return
             guests = [guest for guest in self._guests if not guest.ended]
             for guest in guests:
-                guest.stopped = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+                guest.stopped = _STOPPED
                 guest.kill()
             try:
                 await asyncio.gather(*(guest.wait() for guest in guests), self._siblings.stop())
@@ -358,7 +368,14 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 try:
                     guest = await self._take_guest(GuestStart(stdin=request.stdin))
                 except (SandboxUnavailable, OSError) as error:
-                    yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
+                    if self._workspace is not request.workspace:  # it was stopped, which is why
+                        yield self._cancelled()
+                    else:
+                        yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
+                    return
+                if self._workspace is not request.workspace:  # it was stopped, and did not know of this guest yet
+                    await guest.abandon()
+                    yield self._cancelled()
                     return
                 self._add_guest(guest)
                 run = Run(
@@ -382,6 +399,10 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         finally:
             loop.call_soon(self._prepare_next)
             output.close()
+
+    def _cancelled(self) -> ExecutionResult:
+        error = ErrorInfo(kind=_STOPPED.kind, message=_STOPPED.message)
+        return ExecutionResult(exit_code=137, error=error, sandbox=self.traits.engine)
 
     async def _mark_output(self, workspace: Workspace) -> OutputFolder:
         limits = self.policy.limits

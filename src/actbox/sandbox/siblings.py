@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Generic, Protocol, TypeVar
@@ -44,6 +45,7 @@ class Siblings(Generic[S]):
 
     def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
+        self._lock = threading.Lock()  # event loops of several threads may want one at once
         self._all: set[S] = set()
         self._untouched: list[tuple[S, object]] = []
         """Those that nobody has now, and what their workspaces' traces have to be still."""
@@ -63,16 +65,20 @@ class Siblings(Generic[S]):
             yield sibling
         finally:
             is_untouched = trace is not None and sibling.trace() == trace
-            if is_untouched and self._stops == stops and len(self._untouched) < MOST_UNTOUCHED:
-                self._untouched.append((sibling, trace))
+            with self._lock:
+                is_kept = is_untouched and self._stops == stops and len(self._untouched) < MOST_UNTOUCHED
+                if is_kept:
+                    self._untouched.append((sibling, trace))
+            if is_kept:
                 asyncio.get_running_loop().call_later(UNTOUCHED_SECONDS, self._let_go, sibling)
             else:
                 await self._end(sibling)
 
     async def stop(self) -> None:
         """Stop all of them; new ones can be had again."""
-        self._stops += 1
-        self._untouched.clear()
+        with self._lock:
+            self._stops += 1
+            self._untouched.clear()
         there = list(self._all)
         await asyncio.gather(*(sibling.stop() for sibling in there))
         loop = asyncio.get_running_loop()
@@ -80,10 +86,11 @@ class Siblings(Generic[S]):
         self._all.difference_update(there)
 
     def _take(self) -> S | None:
-        for place, (sibling, trace) in enumerate(self._untouched):
-            if sibling.is_quiet and sibling.trace() == trace:
-                del self._untouched[place]
-                return sibling
+        with self._lock:
+            for place, (sibling, trace) in enumerate(self._untouched):
+                if sibling.is_quiet and sibling.trace() == trace:
+                    del self._untouched[place]
+                    return sibling
         return None
 
     async def _end(self, sibling: S) -> None:
@@ -92,9 +99,11 @@ class Siblings(Generic[S]):
 
     def _let_go(self, sibling: S) -> None:
         """Stop a sibling that no program has taken meanwhile."""
-        others = [entry for entry in self._untouched if entry[0] is not sibling]
-        if len(others) < len(self._untouched):
+        with self._lock:
+            others = [entry for entry in self._untouched if entry[0] is not sibling]
+            is_there = len(others) < len(self._untouched)
             self._untouched = others
+        if is_there:
             task = asyncio.get_running_loop().create_task(self._end(sibling))
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
