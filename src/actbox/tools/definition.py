@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, overload
 from actbox.core.errors import InvalidValue
 
 from .docstrings import compose, parse
-from .host_function import read
+from .host_function import EMPTY, read
 from .prepared import PreparedCall
 from .problems import failure
 from .signature_text import signature_text
@@ -119,12 +119,16 @@ class Tool:
         *,
         output_schema: Mapping[str, Any] | None = None,
         approval: Approval = "never_require",
+        returns: Any = EMPTY,
+        checked: bool = True,
     ) -> Tool:
         """Make a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
-        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted. Positional
-        arguments bind to the required properties first, then to the others. Raises `InvalidValue` where the input
-        schema is not that of an object.
+        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted. Without
+        `checked` they are not, since the function checks them, and what it says of them is what a program reads.
+        Positional arguments bind to the required properties first, then to the others. `returns` is a type that results
+        may be of, written as JSON by it, as the return annotation of a function is. Raises `InvalidValue` where the
+        input schema is not that of an object.
         """
         _check_name(name)
         _check_approval(name, approval)
@@ -134,7 +138,7 @@ class Tool:
         from .results import ResultCheck  # pydantic: see from_function
         from .schema_arguments import SchemaArguments
 
-        arguments = SchemaArguments(name, takes)
+        arguments = SchemaArguments(name, takes, checked=checked)
         return cls(
             name=name,
             description=description,
@@ -148,7 +152,7 @@ class Tool:
             function=host.function,
             _bind=arguments.bind,
             _settle=arguments.settle,
-            _to_json=ResultCheck(name),
+            _to_json=ResultCheck(name, returns),
         )
 
     @property

@@ -1,0 +1,245 @@
+"""Approval that is asked for from inside `execute_code`: in the styles `inspected` and `nested`.
+
+The framework decides by a tool's name, before the tool is called, whether somebody is asked. In these styles that hangs
+on the program, so `execute_code` itself asks, by the framework's `UserInputRequiredException`. What holds then, by
+trial with agent-framework-core 1.20 and 1.23, with and without streaming:
+
+* The response has the question in `user_input_requests`, as a `function_approval_request`; what it is about is in its
+  `additional_properties["actbox"]`. The caller sends `request.to_function_approval_response(True)`, with the same
+  `AgentSession`. Without a session the framework takes no answer, and says so in its log; the question then times out.
+* The framework keeps the question in the session. An answer that matches none there is dropped, and one that does is
+  used up. Then `execute_code` is called once more, with the call's own arguments, call id, and *occurrence id*; the
+  answer is in the metadata that function middleware sees, and nowhere else. A model that sends the same call again has
+  the same call id, perhaps, but another occurrence id, and no answer: its program is asked about anew.
+* If refused, `execute_code` is not called: the framework tells the model that it was rejected. `Refusals` tells the
+  program that waits, so that it can end, and the model what had come of it.
+* Two calls in one turn are asked about apart, and may be answered apart, at different times; one that asks nothing has
+  run by then. If the conversation goes on without an answer, the call is left out of what the model sees, and may still
+  be answered later.
+* A program may ask several times. The framework knows a question by the occurrence id alone, so that an answer to the
+  first would answer the second as well. Later questions therefore have ids of their own, in the form that the framework
+  uses where it asks again, and an answer that says that it is to an earlier question is not taken for one to this.
+
+What is asked is kept in the session's state too: an answer that comes after the process has ended is known to be one,
+and is never taken for the framework's own approval of a whole call, by which a program would begin once more.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent_framework import Content, FunctionInvocationContext, FunctionMiddleware, FunctionTool
+from agent_framework.exceptions import UserInputRequiredException
+
+from actbox.codeact.frozen import FrozenRun
+from actbox.codeact.outcome import CodeActOutcome
+from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
+from actbox.tools import ApprovalDecision
+
+from .invocation import Invocation
+
+ABOUT: Final = "actbox"
+"""The additional property of a request that says what is asked."""
+
+MOST_REMEMBERED: Final = 1000
+MOST_IN_STATE: Final = 100
+"""Questions without an answer that are kept in this process, and in the state of one session: the latest."""
+
+_ASKED: Final = "asked"
+
+
+@dataclass(slots=True)
+class Occurrence:
+    """One call of `execute_code` as the framework knows it: what a model sent once, and an answer that came to it.
+
+    `question` is set where the call has to wait for an answer.
+    """
+
+    id: str
+    call_id: str
+    answer: Content | None = None
+    question: Content | None = None
+
+
+occurrence: ContextVar[Occurrence | None] = ContextVar("actbox_agent_framework_occurrence", default=None)
+
+
+class ApprovalGate(FunctionMiddleware):
+    """Tells one `execute_code` which call it is in, and hands its question to the framework."""
+
+    def __init__(self, tool: FunctionTool) -> None:
+        self._tool = tool
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Run the call. Raises `UserInputRequiredException` where it has to wait for an answer."""
+        if context.function is not self._tool:
+            await call_next()
+            return
+        call_id = str(context.metadata.get("call_id", ""))
+        this = Occurrence(
+            id=str(context.metadata.get("function_call_occurrence_id", call_id)),
+            call_id=call_id,
+            answer=context.metadata.get("approval_response"),
+        )
+        token = occurrence.set(this)
+        try:
+            await call_next()
+        finally:
+            occurrence.reset(token)
+        # Not raised by the tool: its span would say that it has failed.
+        if this.question is not None:
+            raise UserInputRequiredException([this.question], "The program waits for approval.")
+
+
+class Questions:
+    """The questions of one provider that wait for the framework's answers, by the occurrence that asks."""
+
+    def __init__(self, runner: CodeActRunner) -> None:
+        self._runner = runner
+        self._lock = threading.Lock()
+        self._asked: OrderedDict[str, _Asked] = OrderedDict()
+
+    async def go_on(
+        self,
+        run: FrozenRun,
+        arguments: Any,
+        this: Occurrence,
+        invocation: Invocation,
+        *,
+        scope: str,
+        state: MutableMapping[str, Any],
+    ) -> CodeActOutcome | None:
+        """Run a program, or go on with one that has asked; `None` where it asks now, and `this.question` is set.
+
+        Raises what one of the program's tools raised to end the agent's run.
+        """
+        known = self._find(this.id, state)
+        answered = None if this.answer is None else _question_of(this.answer)
+        came: CodeActOutcome | ApprovalNeeded
+        if known is None and answered is None:
+            came = await self._runner.execute(run, arguments, scope=scope, call_id=this.id)
+        elif known is not None and (this.answer is None or answered not in (None, known.about["question"])):
+            this.question = _request(known.about, arguments, this, run.tool_name)
+            return None
+        else:
+            assert this.answer is not None
+            scope = scope if known is None else known.scope
+            decision = ApprovalDecision(this.answer.approved is True)
+            came = await self._runner.answer(run, arguments, scope=scope, call_id=this.id, decision=decision)
+        # The tool calls of a program belong to the invocation that began it.
+        began = invocation if known is None or known.began is None else known.began
+        if isinstance(came, CodeActOutcome):
+            self._forget(this.id, state)
+            began.check()
+            return came
+        about = _about(came)
+        self._remember(this.id, _Asked(about, scope, arguments, began), state)
+        this.question = _request(about, arguments, this, run.tool_name)
+        return None
+
+    async def refuse(self, answer: Content, run: FrozenRun, state: MutableMapping[str, Any]) -> CodeActOutcome | None:
+        """Tell the program that was asked about that it was refused; return what came of it, if it had begun.
+
+        Further questions of it are refused too. `None` for an answer to no question of these.
+        """
+        call = answer.function_call
+        name = answer.id or "" if call is None or call.id is None else call.id
+        known = self._find(name, state)
+        if known is None or _question_of(answer) not in (None, known.about["question"]):
+            return None
+        self._forget(name, state)
+        if known.about["what"] == "run" or not self._runner.is_waiting(scope=known.scope, call_id=name):
+            self._runner.withdraw(scope=known.scope, call_id=name)
+            return None
+        decision = ApprovalDecision(False, "the user refused it")
+        came: CodeActOutcome | ApprovalNeeded | None = None
+        while not isinstance(came, CodeActOutcome):
+            came = await self._runner.answer(run, known.arguments, scope=known.scope, call_id=name, decision=decision)
+        return came
+
+    def _find(self, name: str, state: Mapping[str, Any]) -> _Asked | None:
+        with self._lock:
+            there = self._asked.get(name)
+        if there is None and name in (kept := state.get(_ASKED, {})):
+            return _Asked(kept[name]["about"], kept[name]["scope"])  # of a process that has ended
+        return there
+
+    def _remember(self, name: str, asked: _Asked, state: MutableMapping[str, Any]) -> None:
+        with self._lock:
+            self._asked[name] = asked
+            self._asked.move_to_end(name)
+            while len(self._asked) > MOST_REMEMBERED:
+                self._asked.popitem(last=False)
+        kept = {**state.get(_ASKED, {})}
+        kept.pop(name, None)
+        kept[name] = {"about": asked.about, "scope": asked.scope}
+        state[_ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
+
+    def _forget(self, name: str, state: MutableMapping[str, Any]) -> None:
+        with self._lock:
+            self._asked.pop(name, None)
+        kept = {other: asked for other, asked in state.get(_ASKED, {}).items() if other != name}
+        if kept:
+            state[_ASKED] = kept
+        else:
+            state.pop(_ASKED, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question that was handed to the framework. `arguments` and `began` are known to the process that asked only."""
+
+    about: Mapping[str, Any]
+    scope: str
+    arguments: Any = None
+    began: Invocation | None = None
+
+
+def _about(needed: ApprovalNeeded) -> dict[str, Any]:
+    """Return as JSON data what is asked, for whoever shows it to a person."""
+    request = needed.request
+    about: dict[str, Any] = {
+        "question": request.id,
+        "what": request.what,
+        "reason": request.reason,
+        "tools": list(request.tools),
+        "named": list(needed.named),
+        "code_hash": needed.code_hash,
+    }
+    if request.what == "call":
+        about |= {
+            "tool": request.tool,
+            "arguments": dict(request.arguments),
+            "line": request.line,
+            "excerpt": [list(line) for line in request.excerpt],
+        }
+    return json.loads(json.dumps(about))  # type: ignore[no-any-return]
+
+
+def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_name: str) -> Content:
+    """Return the framework's form of a question.
+
+    The first of a call has the occurrence's own id, which is how the framework finds it. One that is asked after an
+    answer has another: with the first one's, that answer, sent once more, would be taken for one to this.
+    """
+    sent = arguments if isinstance(arguments, dict) else {"raw": arguments}
+    call = Content.from_function_call(this.call_id, tool_name, arguments=sent, id=this.id)
+    properties: dict[str, Any] = {ABOUT: dict(about)}
+    name = this.id
+    if this.answer is not None:
+        name = f"{this.id}:{about['question']}"
+        properties |= {"_replacement_approval_request": True, "_approval_request_id": name}
+    return Content.from_function_approval_request(id=name, function_call=call, additional_properties=properties)
+
+
+def _question_of(answer: Content) -> str | None:
+    """Return the id of the question that an answer says it is to; `None` where it does not say."""
+    about = answer.additional_properties.get(ABOUT)
+    question = about.get("question") if isinstance(about, Mapping) else None
+    return question if isinstance(question, str) else None

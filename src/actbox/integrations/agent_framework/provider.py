@@ -1,0 +1,126 @@
+"""What all providers do: give each run of an agent `execute_code`, with tools of its own."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Unpack
+
+from agent_framework import AgentSession, Content, ContextProvider, Message, SessionContext
+
+from actbox.codeact.frozen import FrozenRun
+from actbox.codeact.instructions import EXECUTE_CODE
+from actbox.codeact.outcome import CodeActOutcome
+from actbox.codeact.runner import ApprovalNeeded
+from actbox.core.errors import InvalidValue
+from actbox.tools import Approval
+
+from .approvals import ApprovalGate, Questions, occurrence
+from .execute_code import ExecuteCode
+from .invocation import Invocation
+from .results import contents_of, failed
+from .surface import DomainInputs, DoorOptions, MountInputs, Surface, Tools
+
+
+class EngineProvider(Surface, ContextProvider):
+    """What the providers have in common; the engine is all in which they differ."""
+
+    ENGINE: ClassVar[str]
+    DEFAULT_SOURCE_ID: ClassVar[str]
+
+    def __init__(
+        self,
+        source_id: str | None = None,
+        *,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """`source_id` is the key of the provider's state, `DEFAULT_SOURCE_ID` if `None`.
+
+        `options` are those of `DoorOptions`. Raises `InvalidValue`, and `SandboxUnavailable` where the engine is not
+        installed.
+        """
+        ContextProvider.__init__(self, self.DEFAULT_SOURCE_ID if source_id is None else source_id)
+        self._set_up(
+            self.ENGINE,
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **options,
+        )
+        self._questions = Questions(self._runner)
+
+    async def before_run(
+        self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Give the run `execute_code` and instructions for it, as all is now.
+
+        `state`, which the framework keeps in `session.state[source_id]`, gets what the run has, as JSON data.
+        """
+        await self._connect()
+        run = self._config.freeze(listing=state.get("listing"))
+        if any(getattr(tool, "name", None) == run.tool_name for tool in context.tools):
+            raise InvalidValue(
+                f"the run has a tool {run.tool_name!r} already, of another provider perhaps: give"
+                f" {type(self).__name__} a tool_name of its own"
+            )
+        await self._tell_of_refusals(run, context, state)
+        asked = {"asked": state["asked"]} if "asked" in state else {}
+        state.clear()
+        state.update(run.state(), **asked)
+        scope = session.session_id if session is not None else ""
+        tool = self._tool_for(run, scope, state)
+        context.extend_instructions(self.source_id, run.instructions)
+        context.extend_tools(self.source_id, [tool])
+        if run.settings.approval_style != "bundled":
+            context.extend_middleware(self.source_id, [ApprovalGate(tool)])
+        if run.changes:
+            context.extend_messages(self.source_id, [Message("user", [run.changes])])
+
+    def _tool_for(self, run: FrozenRun, scope: str, state: MutableMapping[str, Any]) -> ExecuteCode:
+        async def call(arguments: Any, invocation: Invocation) -> list[Content]:
+            this = occurrence.get()
+            if this is not None:
+                came = await self._questions.go_on(run, arguments, this, invocation, scope=scope, state=state)
+                if came is None:
+                    return [Content.from_text("The program waits for approval.")]
+                return contents_of(came, self._result_format)
+            outcome = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
+            invocation.check()
+            if isinstance(outcome, ApprovalNeeded):
+                self._runner.withdraw(scope=scope, call_id=invocation.call_id)
+                return failed(f"{outcome.request.reason}, and nobody can be asked here", code="POLICY")
+            return contents_of(outcome, self._result_format)
+
+        return ExecuteCode(
+            call,
+            name=run.tool_name,
+            description=run.description,
+            approval_mode=run.approval,
+            schema=run.input_schema,
+        )
+
+    async def _tell_of_refusals(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
+        """Have programs end whose questions were refused; the framework itself tells the model that, and no more."""
+        for message in context.input_messages:
+            for content in message.contents:
+                if content.type != "function_approval_response" or content.approved is True:
+                    continue
+                came = await self._questions.refuse(content, run, state)
+                if came is not None:
+                    context.extend_messages(self.source_id, [Message("user", [_after_refusal(run, came)])])
+
+
+def _after_refusal(run: FrozenRun, came: CodeActOutcome) -> str:
+    return (
+        f"A program of {run.tool_name} had begun when a call of it was refused. It was told so, and this is what came"
+        f" of it:\n\n{came.text}"
+    )

@@ -1,0 +1,104 @@
+"""The providers, one class for each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from actbox.codeact.instructions import EXECUTE_CODE
+from actbox.tools import Approval
+
+from .engine_options import HyperlightGuest, monty_limits
+from .provider import EngineProvider
+from .surface import DomainInputs, DoorOptions, MountInputs, Tools
+
+
+class LinuxCodeActProvider(EngineProvider):
+    """`execute_code` in the `linux` engine: full CPython with the packages of this environment, in a sandbox."""
+
+    ENGINE = "linux"
+    DEFAULT_SOURCE_ID = "linux_codeact"
+
+
+class ContainerCodeActProvider(EngineProvider):
+    """`execute_code` in the `container` engine: full CPython in a container."""
+
+    ENGINE = "container"
+    DEFAULT_SOURCE_ID = "container_codeact"
+
+
+class WasmCodeActProvider(EngineProvider):
+    """`execute_code` in the `wasm` engine: CPython as WebAssembly."""
+
+    ENGINE = "wasm"
+    DEFAULT_SOURCE_ID = "wasm_codeact"
+
+
+class MontyCodeActProvider(EngineProvider):
+    """`execute_code` in the `monty` engine: an interpreter of a part of Python, inside of this process."""
+
+    ENGINE = "monty"
+    DEFAULT_SOURCE_ID = "monty_codeact"
+
+    def __init__(
+        self,
+        source_id: str = DEFAULT_SOURCE_ID,
+        *,
+        resource_limits: Mapping[str, Any] | None = None,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """`resource_limits` are Monty's own names for limits: `max_duration_secs`, `max_memory` (bytes)."""
+        super().__init__(
+            source_id,
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **monty_limits(resource_limits, options),
+        )
+
+
+class HyperlightCodeActProvider(EngineProvider):
+    """`execute_code` in the `hyperlight` engine: CPython as WebAssembly in a small virtual machine."""
+
+    ENGINE = "hyperlight"
+    DEFAULT_SOURCE_ID = "hyperlight_codeact"
+
+    def __init__(
+        self,
+        source_id: str = DEFAULT_SOURCE_ID,
+        *,
+        backend: str = "wasm",
+        module: str | None = "python_guest.path",
+        module_path: str | None = None,
+        heap_size: str | None = None,
+        stack_size: str | None = None,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """`backend`, `module`, `module_path`, `heap_size` and `stack_size` say what runs in the virtual machine."""
+        self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)
+        super().__init__(
+            source_id,
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **options,
+        )

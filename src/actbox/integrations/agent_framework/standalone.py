@@ -1,0 +1,221 @@
+"""`execute_code` as a tool of its own, for agents that are put together by hand: one class for each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Unpack
+
+from agent_framework import Content
+
+from actbox.codeact.frozen import FrozenRun
+from actbox.codeact.identity import new_serial
+from actbox.codeact.instructions import EXECUTE_CODE
+from actbox.codeact.runner import ApprovalNeeded
+from actbox.core.errors import InvalidValue
+from actbox.tools import Approval
+
+from .engine_options import HyperlightGuest, monty_limits
+from .execute_code import ExecuteCode
+from .invocation import Invocation
+from .results import contents_of, failed
+from .surface import DomainInputs, DoorOptions, MountInputs, Surface, Tools, scope_of
+
+_NOTHING: Final[Mapping[int, FrozenRun]] = MappingProxyType({})
+
+_decided: ContextVar[Mapping[int, FrozenRun]] = ContextVar("actbox_agent_framework_decided", default=_NOTHING)
+"""By which form of each tool the framework decided, in this context, whether somebody is asked."""
+
+
+class EngineTool(Surface, ExecuteCode):
+    """What the tools have in common; the engine is all in which they differ.
+
+    What may be used can change at any time, and description and approval mode with it; a call has what there is when it
+    is made. Files are those of the conversation: without an `AgentSession` each call has its own.
+    """
+
+    ENGINE: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """`options` are those of `DoorOptions`.
+
+        Raises `InvalidValue`, and `SandboxUnavailable` where the engine is not installed. The approval styles in which
+        `execute_code` itself asks need a provider, which has a part in the framework's run.
+        """
+        if options.get("approval_style", "bundled") != "bundled":
+            raise InvalidValue(
+                f"approval_style={options['approval_style']!r} goes with a provider: a tool that stands alone is not"
+                " told the answers to what it asks"
+            )
+        self._serial = new_serial()
+        self._set_up(
+            self.ENGINE,
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **options,
+        )
+        run = self._config.freeze()
+        ExecuteCode.__init__(
+            self, self._call, name=tool_name, description="", approval_mode=approval_mode, schema=run.input_schema
+        )
+
+    @property
+    def description(self) -> str:
+        """What a model reads of the tool now; it suffices without instructions."""
+        return self._config.freeze().description
+
+    @description.setter
+    def description(self, value: str) -> None:
+        if value:
+            raise AttributeError("the description is made of what programs may use, and cannot be set")
+
+    @property
+    def approval_mode(self) -> Approval:
+        """Whether somebody is asked before a program runs: by the mode that was given, or by any of the tools."""
+        run = self._config.freeze()
+        _decided.set({**_decided.get(), self._serial: run})
+        return run.approval
+
+    @approval_mode.setter
+    def approval_mode(self, value: Approval | None) -> None:
+        self._config.approval_mode = value or "never_require"
+
+    def build_instructions(self, *, tools_visible_to_model: bool) -> str:
+        """Return instructions for the agent, as all is now.
+
+        Where the model can also call the tools directly, they are only named with their parameters; else they are
+        spelled out.
+        """
+        return self._config.freeze().build_instructions(tools_visible_to_model=tools_visible_to_model)
+
+    def build_serializable_state(self) -> dict[str, Any]:
+        """Return as JSON data what programs may use now."""
+        return self._config.freeze().state()
+
+    def create_run_tool(self) -> ExecuteCode:
+        """Return a tool that keeps what there is now, whatever is changed here later. It ends when this is closed."""
+        run = self._config.freeze()
+
+        async def call(arguments: Any, invocation: Invocation) -> list[Content]:
+            return await self._execute(run, arguments, invocation)
+
+        return ExecuteCode(
+            call,
+            name=run.tool_name,
+            description=run.description,
+            approval_mode=run.approval,
+            schema=run.input_schema,
+        )
+
+    async def _call(self, arguments: Any, invocation: Invocation) -> list[Content]:
+        run = self._config.freeze()
+        decided = _decided.get().get(self._serial)
+        if decided is not None and decided.approval == "never_require" and run.approval == "always_require":
+            run = decided  # a tool that requires approval came after nobody was asked: it is for the next call
+        return await self._execute(run, arguments, invocation)
+
+    async def _execute(self, run: FrozenRun, arguments: Any, invocation: Invocation) -> list[Content]:
+        scope = scope_of(invocation)
+        outcome = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
+        invocation.check()
+        if isinstance(outcome, ApprovalNeeded):
+            self._runner.withdraw(scope=scope, call_id=invocation.call_id)
+            return failed(f"{outcome.request.reason}, and nobody can be asked here", code="POLICY")
+        return contents_of(outcome, self._result_format)
+
+
+class LinuxExecuteCodeTool(EngineTool):
+    """`execute_code` in the `linux` engine, as a tool of its own."""
+
+    ENGINE = "linux"
+
+
+class ContainerExecuteCodeTool(EngineTool):
+    """`execute_code` in the `container` engine, as a tool of its own."""
+
+    ENGINE = "container"
+
+
+class WasmExecuteCodeTool(EngineTool):
+    """`execute_code` in the `wasm` engine, as a tool of its own."""
+
+    ENGINE = "wasm"
+
+
+class MontyExecuteCodeTool(EngineTool):
+    """`execute_code` in the `monty` engine, as a tool of its own."""
+
+    ENGINE = "monty"
+
+    def __init__(
+        self,
+        *,
+        resource_limits: Mapping[str, Any] | None = None,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """As `MontyCodeActProvider`."""
+        super().__init__(
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **monty_limits(resource_limits, options),
+        )
+
+
+class HyperlightExecuteCodeTool(EngineTool):
+    """`execute_code` in the `hyperlight` engine, as a tool of its own."""
+
+    ENGINE = "hyperlight"
+
+    def __init__(
+        self,
+        *,
+        backend: str = "wasm",
+        module: str | None = "python_guest.path",
+        module_path: str | None = None,
+        heap_size: str | None = None,
+        stack_size: str | None = None,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        """As `HyperlightCodeActProvider`."""
+        self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)
+        super().__init__(
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **options,
+        )

@@ -1,0 +1,191 @@
+"""What a provider and a tool that stands alone have in common: what programs may use, and where they run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeAlias, Unpack, cast, get_args
+
+from agent_framework import FunctionTool
+
+from actbox.codeact.config import CodeActConfig
+from actbox.codeact.pending import TIMEOUT_SECONDS
+from actbox.codeact.runner import CodeActRunner
+from actbox.codeact.settings import CodeActOptions
+from actbox.core import domains, mounts
+from actbox.core.errors import InvalidValue
+from actbox.tools import Approval, Tool
+
+from .engines import opener
+from .forms import (
+    AllowedDomain,
+    AllowedDomainInput,
+    FileMount,
+    FileMountInput,
+    mounts_of,
+    shown_domain,
+    shown_mount,
+)
+from .invocation import Invocation
+from .results import ResultFormat
+from .tools import McpServer, entry_of, tools_in
+
+Tools: TypeAlias = FunctionTool | Tool | McpServer | Callable[..., Any]
+"""What programs can call: tools of the framework and of ours, functions, and all tools of an MCP server."""
+
+MountInputs: TypeAlias = FileMountInput | Sequence[FileMountInput]
+DomainInputs: TypeAlias = AllowedDomainInput | Sequence[AllowedDomainInput]
+
+
+class DoorOptions(CodeActOptions, total=False):
+    """Further keyword arguments of providers and tools; the others are those of `actbox.codeact.settings`.
+
+    `result_format` is `content` or `json`; see `results.py`. A question that nobody answers within `approval_timeout`
+    seconds is refused.
+    """
+
+    result_format: ResultFormat
+    approval_timeout: float | None
+
+
+class Surface:
+    """The tools, mounts and domains of programs. They may change at any time, which counts from the next run on.
+
+    All is kept by name, by mount path, and by normalised target: adding a key again replaces what has it, in its place.
+    Removing raises `KeyError` where there is nothing of that key, and then removes nothing.
+    """
+
+    def _set_up(
+        self,
+        engine: str,
+        *,
+        tools: Tools | Sequence[Tools] | None,
+        approval_mode: Approval | None,
+        workspace_root: str | Path | None,
+        file_mounts: MountInputs | None,
+        allowed_domains: DomainInputs | None,
+        tool_name: str,
+        **options: Unpack[DoorOptions],
+    ) -> None:
+        self._result_format: ResultFormat = options.get("result_format", "content")
+        if self._result_format not in get_args(ResultFormat):
+            known = ", ".join(get_args(ResultFormat))
+            raise InvalidValue(f"result_format is one of {known}, not {self._result_format!r}")
+        timeout = options.get("approval_timeout", TIMEOUT_SECONDS)
+        self._runner = CodeActRunner(opener(engine), approval_timeout=timeout)
+        self._config = CodeActConfig(
+            tools=None if tools is None else tools_in(tools),
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=None if file_mounts is None else mounts_of(file_mounts),
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            adapt=entry_of,
+            **_of_the_core(options),
+        )
+        self._connected: list[McpServer] = []
+
+    # Tools
+
+    def add_tools(self, tools: Tools | Sequence[Tools], *, group: str = "") -> None:
+        """Add one tool or several, all or none. `group` is what a listing of very many puts them under.
+
+        Raises `InvalidValue` for what a program cannot call: what only a model's provider runs, what is only declared,
+        and a tool that is called what the model calls to run programs.
+        """
+        self._config.add_tools(tools_in(tools), group=group)
+
+    def get_tools(self) -> list[Any]:
+        """Return the tools, in order: functions as `FunctionTool`, servers as they were given."""
+        return self._config.get_tools()
+
+    def remove_tool(self, name: str) -> None:
+        """Remove the tool, or the MCP server, of that name."""
+        self._config.remove_tool(name)
+
+    def remove_tools(self, *names: str) -> None:
+        """Remove these, all or none."""
+        self._config.remove_tools(*names)
+
+    def clear_tools(self) -> None:
+        """Remove all tools."""
+        self._config.clear_tools()
+
+    # File mounts
+
+    def add_file_mounts(self, file_mounts: MountInputs) -> None:
+        """Add one mount or several, all or none. Raises `InvalidValue` for what cannot be mounted."""
+        self._config.add_file_mounts(mounts_of(file_mounts))
+
+    def get_file_mounts(self) -> list[FileMount | mounts.FileMount]:
+        """Return the mounts, in order, without the workspace root."""
+        return [shown_mount(mount) for mount in self._config.get_file_mounts()]
+
+    def remove_file_mount(self, mount_path: str) -> None:
+        """Remove the mount at that path inside."""
+        self._config.remove_file_mount(mount_path)
+
+    def remove_file_mounts(self, *mount_paths: str) -> None:
+        """Remove these, all or none."""
+        self._config.remove_file_mounts(*mount_paths)
+
+    def clear_file_mounts(self) -> None:
+        """Remove all mounts; the workspace root stays."""
+        self._config.clear_file_mounts()
+
+    # Allowed domains
+
+    def add_allowed_domains(self, domains: DomainInputs) -> None:
+        """Add one target or several, all or none. Raises `InvalidValue` for what is none."""
+        self._config.add_allowed_domains(domains)
+
+    def get_allowed_domains(self) -> list[AllowedDomain | domains.AllowedDomain]:
+        """Return the targets that programs may reach, in order."""
+        return [shown_domain(domain) for domain in self._config.get_allowed_domains()]
+
+    def remove_allowed_domain(self, domain: str) -> None:
+        """Remove that target."""
+        self._config.remove_allowed_domain(domain)
+
+    def remove_allowed_domains(self, *domains: str) -> None:
+        """Remove these, all or none."""
+        self._config.remove_allowed_domains(*domains)
+
+    def clear_allowed_domains(self) -> None:
+        """Remove all targets: programs then have no network."""
+        self._config.clear_allowed_domains()
+
+    # Life
+
+    async def close(self) -> None:
+        """End what runs, as `CANCELLED`, and close the sandboxes and the MCP servers that were connected here."""
+        connected, self._connected = self._connected, []
+        await self._runner.close()
+        for server in connected:
+            await server.close()
+
+    async def __aenter__(self) -> Self:
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def _connect(self) -> None:
+        """Connect the MCP servers among the tools. Raises what they raise."""
+        for given in self._config.get_tools():
+            if isinstance(given, McpServer) and not given.is_connected:
+                if given not in self._connected:
+                    self._connected.append(given)
+                await given.connect()
+
+
+def _of_the_core(options: DoorOptions) -> CodeActOptions:
+    own = {"result_format", "approval_timeout"}
+    return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
+
+
+def scope_of(invocation: Invocation) -> str:
+    """Return whose files the programs of a call see: those of its conversation, and without one nobody else's."""
+    return uuid.uuid4().hex if invocation.session is None else invocation.session.session_id
