@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Unpack
 
 from agent_framework import Content
 
-from actbox.codeact.frozen import FrozenRun
+from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun
 from actbox.codeact.identity import new_serial
 from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.codeact.runner import ApprovalNeeded
@@ -70,9 +70,8 @@ class EngineTool(Surface, ExecuteCode):
             tool_name=tool_name,
             **options,
         )
-        run = self._config.freeze()
         ExecuteCode.__init__(
-            self, self._call, name=tool_name, description="", approval_mode=approval_mode, schema=run.input_schema
+            self, self._call, name=tool_name, description="", approval_mode=approval_mode, schema=dict(INPUT_SCHEMA)
         )
 
     @property
@@ -122,6 +121,12 @@ class EngineTool(Surface, ExecuteCode):
             approval_mode=run.approval,
             schema=run.input_schema,
         )
+
+    def to_dict(self, *, exclude: set[str] | None = None, exclude_none: bool = True) -> dict[str, Any]:
+        """Return the tool as JSON data, as it is now; see `FunctionTool.to_dict`."""
+        now = {"description": self.description, "approval_mode": self.approval_mode}
+        document = super().to_dict(exclude=exclude, exclude_none=exclude_none)
+        return document | {name: value for name, value in now.items() if name not in (exclude or ())}
 
     async def _call(self, arguments: Any, invocation: Invocation) -> list[Content]:
         run = self._config.freeze()

@@ -1,0 +1,111 @@
+"""Traces: `execute_code` is an ordinary tool span, and the calls of its program are its children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
+pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
+
+from agent_framework import AgentSession, FunctionTool, observability
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from actbox.integrations.agent_framework import LinuxCodeActProvider
+from tests.integrations.af_scripted import ScriptedClient, agent_of, answers, code
+
+_exporter = InMemorySpanExporter()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    # A process has one provider of traces, which nothing can replace once it is set.
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(_exporter))
+        trace.set_tracer_provider(provider)
+    monkeypatch.setattr(observability.OBSERVABILITY_SETTINGS, "enable_instrumentation", True)
+    _exporter.clear()
+    yield _exporter
+
+
+def slow(n: int) -> int:
+    """Answer in a thread."""
+    return n
+
+
+async def quick(n: int) -> int:
+    """Answer in the event loop."""
+    return n
+
+
+def broken() -> None:
+    """Fail."""
+    raise ValueError("no")
+
+
+def _named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in spans.get_finished_spans() if span.name == f"execute_tool {name}"]
+
+
+def _parent(span: ReadableSpan) -> int:
+    assert span.parent is not None
+    return span.parent.span_id
+
+
+async def test_calls_of_a_program_are_children_of_execute_code(spans: InMemorySpanExporter) -> None:
+    program = "import asyncio\nprint(await asyncio.gather(slow(1), quick(2), quick(3)))"
+    client = ScriptedClient([code(program, "call-7")], ["done"])
+    async with LinuxCodeActProvider(tools=[slow, quick]) as codeact:
+        await agent_of(client, codeact, name="helper").run("go")
+    (execute,) = _named(spans, "execute_code")
+    calls = [*_named(spans, "slow"), *_named(spans, "quick")]
+    assert len(calls) == 3
+    assert {_parent(call) for call in calls} == {execute.context.span_id}
+    assert execute.attributes is not None
+    assert execute.attributes["gen_ai.operation.name"] == "execute_tool"
+    assert execute.attributes["gen_ai.tool.call.id"] == "call-7"
+    for call in calls:
+        assert call.attributes is not None
+        assert call.attributes["gen_ai.operation.name"] == "execute_tool"
+        assert call.attributes["gen_ai.tool.name"] in ("slow", "quick")
+        assert str(call.attributes["gen_ai.tool.call.id"]).startswith("call-7.")
+    (run,) = [span for span in spans.get_finished_spans() if span.name.startswith("invoke_agent")]
+    assert _parent(execute) == run.context.span_id
+
+
+async def test_concurrent_runs_keep_their_children_apart(spans: InMemorySpanExporter) -> None:
+    client = ScriptedClient([code("quick(1)", "call-1"), code("quick(2)", "call-2")], ["done"])
+    async with LinuxCodeActProvider(tools=[quick]) as codeact:
+        await agent_of(client, codeact).run("go")
+    parents = {span.context.span_id: span.attributes["gen_ai.tool.call.id"] for span in _named(spans, "execute_code")}  # type: ignore[index]
+    for call in _named(spans, "quick"):
+        assert call.attributes is not None
+        assert str(call.attributes["gen_ai.tool.call.id"]).startswith(f"{parents[_parent(call)]}.")
+
+
+async def test_a_tool_that_fails_has_a_failed_span_and_the_program_that_catches_it_has_not(
+    spans: InMemorySpanExporter,
+) -> None:
+    client = ScriptedClient([code("try:\n    broken()\nexcept ToolError:\n    pass")], ["done"])
+    async with LinuxCodeActProvider(tools=[broken]) as codeact:
+        await agent_of(client, codeact).run("go")
+    assert _named(spans, "broken")[0].status.status_code is trace.StatusCode.ERROR
+    assert _named(spans, "execute_code")[0].status.status_code is not trace.StatusCode.ERROR
+
+
+async def test_a_question_is_no_failure_of_execute_code(spans: InMemorySpanExporter) -> None:
+    pay = FunctionTool(name="pay", description="Pay.", func=quick, approval_mode="always_require")
+    client: Any = ScriptedClient([code("pay(1)")], ["done"])
+    session = AgentSession()
+    async with LinuxCodeActProvider(tools=[pay], approval_style="nested") as codeact:
+        agent = agent_of(client, codeact)
+        await agent.run(answers(await agent.run("go", session=session)), session=session)
+    asked, answered = _named(spans, "execute_code")
+    assert trace.StatusCode.ERROR not in (asked.status.status_code, answered.status.status_code)
+    assert _parent(_named(spans, "pay")[0]) == asked.context.span_id
