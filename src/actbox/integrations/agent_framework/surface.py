@@ -156,6 +156,12 @@ class Surface:
         """Remove all targets: programs then have no network."""
         self._config.clear_allowed_domains()
 
+    @property
+    def workspace_root(self) -> Path | None:
+        """The folder of the host that programs see at `/input`."""
+        mount = self._config.workspace_root
+        return None if mount is None else mount.host_path
+
     # Life
 
     async def close(self) -> None:
