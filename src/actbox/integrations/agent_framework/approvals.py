@@ -2,7 +2,7 @@
 
 The framework decides by a tool's name, before the tool is called, whether somebody is asked. In these styles that hangs
 on the program, so `execute_code` itself asks, by the framework's `UserInputRequiredException`. What holds then, by
-trial with agent-framework-core 1.20 and 1.23, with and without streaming:
+trial with agent-framework-core 1.22 and 1.23, with and without streaming:
 
 * The response has the question in `user_input_requests`, as a `function_approval_request`; what it is about is in its
   `additional_properties["actbox"]`. The caller sends `request.to_function_approval_response(True)`, with the same
