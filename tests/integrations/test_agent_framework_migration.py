@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import typing
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ NOT_TAKEN = {"tool_description_format"}
 @pytest.mark.parametrize("name", SHIPPED)
 def test_constructors_take_what_the_shipped_ones_take(name: str) -> None:
     parameters = inspect.signature(getattr(door, name)).parameters
-    options = typing.get_type_hints(DoorOptions)
+    options = DoorOptions.__optional_keys__
     for parameter, default in SHIPPED[name].items():
         if parameter in NOT_TAKEN:
             assert parameter not in parameters
@@ -94,7 +93,8 @@ def test_all_engines_have_the_constructor_of_the_specification(engine: str) -> N
             assert callable(getattr(of, method))
     for method in TOOL_METHODS:
         assert callable(getattr(alone, method))
-    assert provider.DEFAULT_SOURCE_ID == f"{engine.lower()}_codeact"
+    source_id: str = provider.DEFAULT_SOURCE_ID
+    assert source_id == f"{engine.lower()}_codeact"
 
 
 @tool(approval_mode="never_require")
