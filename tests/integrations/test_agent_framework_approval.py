@@ -184,6 +184,25 @@ async def test_a_forged_id_does_not_make_an_earlier_answer_count(nested: LinuxCo
     assert ledger == ["paid a 1", "paid b 1"]
 
 
+async def test_an_answer_that_says_nothing_of_its_question_counts_for_the_one_whose_id_it_has(
+    nested: LinuxCodeActProvider, ledger: Ledger
+) -> None:
+    def bare(response: Any) -> Message:
+        message = answers(response)
+        for content in message.contents:
+            content.additional_properties = {}
+        return message
+
+    talk = Conversation(nested, [code("pay('a'); pay('b')")], ["not yet"], ["done"])
+    first = await talk.say("go")
+    second = await talk.say(bare(first))
+    assert ledger == ["paid a 1"]
+    await talk.say(bare(first))
+    assert ledger == ["paid a 1"]
+    await talk.say(bare(second))
+    assert ledger == ["paid a 1", "paid b 1"]
+
+
 async def test_a_refused_call_is_told_to_the_program_and_what_was_done_to_the_model(
     nested: LinuxCodeActProvider, ledger: Ledger, streams: bool
 ) -> None:
@@ -222,6 +241,23 @@ async def test_the_same_call_id_again_is_another_call_and_is_asked_about_anew(
     assert ledger == ["paid a 1"]
     await talk.say(answers(second))
     assert ledger == ["paid a 1", "paid a 1"]
+
+
+async def test_a_call_that_is_made_again_while_it_waits_asks_again_and_does_not_begin_again(
+    nested: LinuxCodeActProvider, ledger: Ledger
+) -> None:
+    def same(messages: Any) -> list[Content]:
+        call = code("look('a'); pay('a')")
+        call.id = "the-providers-own-id"
+        return [call]
+
+    talk = Conversation(nested, same, same, ["done"])
+    await talk.say("go")
+    assert ledger == ["looked at a"]
+    again = await talk.say("go on")
+    assert ledger == ["looked at a"]
+    assert (await talk.say(answers(again))).text == "done"
+    assert ledger == ["looked at a", "paid a 1"]
 
 
 async def test_an_answer_counts_once(nested: LinuxCodeActProvider, ledger: Ledger) -> None:
@@ -288,7 +324,10 @@ async def test_an_approval_that_comes_too_late_runs_nothing_again(tools: list[Fu
     assert "not approved in time" in talk.client.read()
 
 
-async def test_after_the_process_has_ended_nothing_is_run_again(tools: list[FunctionTool], ledger: Ledger) -> None:
+@pytest.mark.parametrize("says_what_it_answers", [True, False])
+async def test_after_the_process_has_ended_nothing_is_run_again(
+    tools: list[FunctionTool], ledger: Ledger, says_what_it_answers: bool
+) -> None:
     async with LinuxCodeActProvider(tools=tools, approval_style="nested") as provider:
         talk = Conversation(provider, [code("look('a'); pay('a')")])
         asked = await talk.say("go")
@@ -297,7 +336,10 @@ async def test_after_the_process_has_ended_nothing_is_run_again(tools: list[Func
     async with LinuxCodeActProvider(tools=tools, approval_style="nested") as provider:
         later = Conversation(provider, ["done"])
         later.session = AgentSession.from_dict(kept)
-        assert (await later.say(answers(asked))).text == "done"
+        answer = answers(asked)
+        if not says_what_it_answers:
+            answer.contents[0].additional_properties = {}
+        assert (await later.say(answer)).text == "done"
     assert ledger == ["looked at a"]
     assert "nothing was run again" in later.client.read()
 

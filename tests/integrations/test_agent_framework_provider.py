@@ -300,6 +300,22 @@ async def test_a_timeout_is_a_result_that_the_model_reads() -> None:
     assert "so far" in client.read()
 
 
+async def test_a_program_that_is_checked_before_it_runs_does_nothing_where_it_does_not_fit() -> None:
+    called: list[int] = []
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        called.append(a + b)
+        return a + b
+
+    async with LinuxCodeActProvider(tools=[add], static_check="ty") as codeact:
+        wrong = await run_program(codeact, "add(1, 2)\nadd('x', 2)")
+        assert "TYPE" in wrong.read()
+        assert "line 2" in wrong.read() or ":2" in wrong.read()
+        assert called == []
+        assert "3" in (await run_program(codeact, "add(1, 2)")).read()
+
+
 async def test_cancelling_the_run_of_the_agent_ends_the_program(tmp_path: Path) -> None:
     began = asyncio.Event()
     ended = asyncio.Event()

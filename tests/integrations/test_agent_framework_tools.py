@@ -245,6 +245,18 @@ async def test_a_tool_that_ends_the_run_of_the_agent_ends_it() -> None:
     assert calls == ["forbidden"]
 
 
+def test_labels_that_no_middleware_sees_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    labelled = FunctionTool(
+        name="read_mail",
+        description="Read.",
+        func=lambda: "",
+        additional_properties={"source_integrity": "untrusted"},
+    )
+    LinuxCodeActProvider(tools=[labelled, total])
+    (record,) = [record for record in caplog.records if record.name == "actbox"]
+    assert "'read_mail' has labels" in record.getMessage()
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

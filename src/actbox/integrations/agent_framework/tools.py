@@ -7,9 +7,10 @@ invocations are the framework's own.
 from __future__ import annotations
 
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from agent_framework import FunctionTool, MiddlewareFailure, normalize_tools
 from agent_framework.exceptions import AgentFrameworkException, UserInputRequiredException
@@ -22,6 +23,13 @@ from actbox.tools.host_function import EMPTY, HostFunction
 
 from .invocation import Invocation, current
 from .tool_results import plain
+
+_log = logging.getLogger("actbox")
+
+_SECURITY: Final = frozenset(
+    {"accepts_untrusted", "confidentiality", "max_allowed_confidentiality", "source_integrity"}
+)
+"""Additional properties of tools that `agent_framework.security` goes by."""
 
 
 @runtime_checkable
@@ -66,6 +74,12 @@ def entry_of(given: Any) -> ToolEntry:
             raise InvalidValue(
                 f"the tool {given.name!r} is only declared, and has no function that a program could call: give it to"
                 " the agent itself (tools=…)"
+            )
+        if _SECURITY.intersection(given.additional_properties or ()):
+            _log.warning(
+                "the tool %r has labels for the framework's security middleware, which does not see calls of programs:"
+                " give such a tool to the agent itself (tools=…)",
+                given.name,
             )
         adapted = _Adapted(given)
         adapted()  # what cannot be a tool is refused now
