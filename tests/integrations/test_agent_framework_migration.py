@@ -11,12 +11,12 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 
 from agent_framework import Agent, AgentSession, tool
 
-from actbox.integrations import agent_framework as door
-from actbox.integrations.agent_framework import DoorOptions
+from actbox.integrations import agent_framework as ours
 
 # With only these two lines for `from agent_framework_hyperlight import …`:
 from actbox.integrations.agent_framework import LinuxCodeActProvider as HyperlightCodeActProvider
 from actbox.integrations.agent_framework import LinuxExecuteCodeTool as HyperlightExecuteCodeTool
+from actbox.integrations.agent_framework import ProviderOptions
 from tests.integrations.af_scripted import ScriptedClient, code
 
 # What `inspect.signature` says of agent-framework-hyperlight 1.0.0b261022 and agent-framework-monty 1.0.0b261015.
@@ -57,23 +57,23 @@ NOT_TAKEN = {"tool_description_format"}
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_constructors_take_what_the_shipped_ones_take(name: str) -> None:
-    parameters = inspect.signature(getattr(door, name)).parameters
-    options = DoorOptions.__optional_keys__
+    parameters = inspect.signature(getattr(ours, name)).parameters
+    options = ProviderOptions.__optional_keys__
     for parameter, default in SHIPPED[name].items():
         if parameter in NOT_TAKEN:
             assert parameter not in parameters
             assert parameter not in options
         elif parameter in parameters:
-            ours = parameters[parameter].default
-            assert ours == default or (default is None and ours in ("never_require", ())), parameter
+            given = parameters[parameter].default
+            assert given == default or (default is None and given in ("never_require", ())), parameter
         else:
             assert parameter in options, parameter
-            assert getattr(door.LinuxCodeActProvider()._config.settings, parameter) == default
+            assert getattr(ours.LinuxCodeActProvider()._config.settings, parameter) == default
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_arguments_are_given_by_name_but_for_the_source_id(name: str) -> None:
-    parameters = inspect.signature(getattr(door, name)).parameters.values()
+    parameters = inspect.signature(getattr(ours, name)).parameters.values()
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     assert positional == (["source_id"] if name.endswith("Provider") else [])
 
@@ -81,8 +81,8 @@ def test_arguments_are_given_by_name_but_for_the_source_id(name: str) -> None:
 @pytest.mark.parametrize("engine", ["Linux", "Container", "Wasm", "Monty", "Hyperlight"])
 def test_all_engines_have_the_constructor_of_the_specification(engine: str) -> None:
     common = ["tools", "approval_mode", "workspace_root", "file_mounts", "allowed_domains", "tool_name"]
-    provider = getattr(door, f"{engine}CodeActProvider")
-    alone = getattr(door, f"{engine}ExecuteCodeTool")
+    provider = getattr(ours, f"{engine}CodeActProvider")
+    alone = getattr(ours, f"{engine}ExecuteCodeTool")
     guest = ["backend", "module", "module_path", "heap_size", "stack_size"]
     for of in (provider, alone):
         given = inspect.signature(of).parameters

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
-from agent_framework import AgentSession, Content, FunctionTool, tool
+from agent_framework import AgentSession, Content, FunctionTool, SessionContext, tool
 
 from actbox import InvalidValue, Limits, SandboxUnavailable
-from actbox.integrations import agent_framework as door
+from actbox.integrations import agent_framework as ours
 from actbox.integrations.agent_framework import FileMount, LinuxCodeActProvider, MontyFileMount
 from tests.integrations.af_scripted import ScriptedClient, agent_of, code, kinds, run_program
 
@@ -169,6 +169,18 @@ async def test_two_conversations_never_see_each_others_files(tmp_path: Path) -> 
     assert "mine.txt" not in nobody.read()
 
 
+async def test_runs_that_are_given_no_session_at_all_share_no_files() -> None:
+    async def run(program: str) -> str:
+        context = SessionContext(session_id=None, input_messages=[])
+        await codeact.before_run(agent=None, session=None, context=context, state={})
+        contents = await context.tools[0].invoke(arguments={"code": program})
+        return str(contents[0].text)
+
+    async with LinuxCodeActProvider(file_surface=True) as codeact:
+        await run("open('/workspace/mine.txt', 'w').write('x')")
+        assert "mine.txt" not in await run("import os; os.listdir('/workspace')")
+
+
 async def test_runs_of_one_conversation_without_a_session_share_files(tmp_path: Path) -> None:
     client = ScriptedClient(
         [code("open('/workspace/a', 'w').write('kept')")], [code("open('/workspace/a').read()", "call-2")], ["done"]
@@ -206,10 +218,10 @@ async def test_mounts_and_domains_are_kept_in_the_framework_packages_forms(tmp_p
         codeact.add_file_mounts([FileMount(str(tmp_path / "a"), "/input/more")])
         codeact.remove_file_mounts("data", "input/more")
         assert codeact.get_file_mounts() == []
-        codeact.add_allowed_domains([("api.github.com", "get"), door.AllowedDomain("Example.com")])
+        codeact.add_allowed_domains([("api.github.com", "get"), ours.AllowedDomain("Example.com")])
         assert codeact.get_allowed_domains() == [
-            door.AllowedDomain("api.github.com", ("GET",)),
-            door.AllowedDomain("example.com"),
+            ours.AllowedDomain("api.github.com", ("GET",)),
+            ours.AllowedDomain("example.com"),
         ]
         with pytest.raises(KeyError, match=r"example\.com"):
             codeact.remove_allowed_domains("example.com", "other.com")
@@ -390,12 +402,12 @@ async def test_runs_of_one_provider_go_on_at_once() -> None:
     ],
 )
 def test_an_engine_that_is_not_installed_says_which_extra_to_install(name: str, extra: str) -> None:
-    engine = getattr(door, name).ENGINE
+    engine = getattr(ours, name).ENGINE
     if engine in __import__("actbox").ENGINES:
-        getattr(door, name)()
+        getattr(ours, name)()
         return
     with pytest.raises(SandboxUnavailable, match=extra):
-        getattr(door, name)()
+        getattr(ours, name)()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 from collections.abc import AsyncIterator
@@ -177,8 +178,6 @@ async def test_context_variables_of_the_run_reach_tools() -> None:
 
 
 async def test_calls_that_are_gathered_go_on_at_once() -> None:
-    import asyncio
-
     barrier = asyncio.Barrier(3)
 
     async def meet() -> str:
@@ -297,6 +296,15 @@ async def test_an_mcp_server_is_connected_when_a_run_begins_and_closed_with_the_
     assert "6" in client.read()
     assert "bytes" in client.read()
     assert "shop" in client.tool().description  # the group that its tools are listed in
+
+
+async def test_two_runs_that_begin_at_once_connect_a_server_once(shop: MCPStdioTool) -> None:
+    async with LinuxCodeActProvider(tools=[shop]) as codeact:
+        await codeact.close()
+    codeact = LinuxCodeActProvider(tools=[shop])
+    clients = await asyncio.gather(run_program(codeact, "stock('ab')"), run_program(codeact, "stock('abc')"))
+    assert ["2" in clients[0].read(), "3" in clients[1].read()] == [True, True]
+    await codeact.close()
 
 
 async def test_what_an_mcp_tool_says_when_it_fails_reaches_the_program(shop: MCPStdioTool) -> None:

@@ -36,7 +36,7 @@ from .standalone import (
     MontyExecuteCodeTool,
     WasmExecuteCodeTool,
 )
-from .surface import DoorOptions
+from .surface import ProviderOptions
 
 del _framework
 
@@ -45,7 +45,6 @@ __all__ = [
     "AllowedDomainInput",
     "ContainerCodeActProvider",
     "ContainerExecuteCodeTool",
-    "DoorOptions",
     "FileMount",
     "FileMountInput",
     "HyperlightCodeActProvider",
@@ -55,6 +54,7 @@ __all__ = [
     "MontyCodeActProvider",
     "MontyExecuteCodeTool",
     "MontyFileMount",
+    "ProviderOptions",
     "ResultFormat",
     "WasmCodeActProvider",
     "WasmExecuteCodeTool",

@@ -10,7 +10,7 @@ from typing import Any
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
 
-from .surface import DoorOptions
+from .surface import ProviderOptions
 
 _MIB = 2**20
 
@@ -26,7 +26,7 @@ class HyperlightGuest:
     stack_size: str | None
 
 
-def monty_limits(given: Mapping[str, Any] | None, options: DoorOptions) -> DoorOptions:
+def monty_limits(given: Mapping[str, Any] | None, options: ProviderOptions) -> ProviderOptions:
     """Return the options with limits by Monty's own names. Raises `InvalidValue` for one that cannot be kept."""
     if not given:
         return options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -19,7 +20,7 @@ from .approvals import ApprovalGate, Questions, occurrence
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import contents_of, failed
-from .surface import DomainInputs, DoorOptions, MountInputs, Surface, Tools
+from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
 
 class EngineProvider(Surface, ContextProvider):
@@ -38,12 +39,12 @@ class EngineProvider(Surface, ContextProvider):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         """`source_id` is the key of the provider's state, `DEFAULT_SOURCE_ID` if `None`.
 
-        `options` are those of `DoorOptions`. Raises `InvalidValue`, and `SandboxUnavailable` where the engine is not
-        installed.
+        `options` are those of `ProviderOptions`. Raises `InvalidValue`, and `SandboxUnavailable` where the engine is
+        not installed.
         """
         ContextProvider.__init__(self, self.DEFAULT_SOURCE_ID if source_id is None else source_id)
         self._set_up(
@@ -76,7 +77,7 @@ class EngineProvider(Surface, ContextProvider):
         asked = {"asked": state["asked"]} if "asked" in state else {}
         state.clear()
         state.update(run.state(), **asked)
-        scope = session.session_id if session is not None else ""
+        scope = uuid.uuid4().hex if session is None else session.session_id
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])

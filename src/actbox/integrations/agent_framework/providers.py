@@ -11,7 +11,7 @@ from actbox.tools import Approval
 
 from .engine_options import HyperlightGuest, monty_limits
 from .provider import EngineProvider
-from .surface import DomainInputs, DoorOptions, MountInputs, Tools
+from .surface import DomainInputs, MountInputs, ProviderOptions, Tools
 
 
 class LinuxCodeActProvider(EngineProvider):
@@ -52,7 +52,7 @@ class MontyCodeActProvider(EngineProvider):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         """`resource_limits` are Monty's own names for limits: `max_duration_secs`, `max_memory` (bytes)."""
         super().__init__(
@@ -88,7 +88,7 @@ class HyperlightCodeActProvider(EngineProvider):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         """`backend`, `module`, `module_path`, `heap_size` and `stack_size` say what runs in the virtual machine."""
         self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)

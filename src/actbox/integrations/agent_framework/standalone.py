@@ -21,7 +21,7 @@ from .engine_options import HyperlightGuest, monty_limits
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import contents_of, failed
-from .surface import DomainInputs, DoorOptions, MountInputs, Surface, Tools, scope_of
+from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools, scope_of
 
 _NOTHING: Final[Mapping[int, FrozenRun]] = MappingProxyType({})
 
@@ -47,9 +47,9 @@ class EngineTool(Surface, ExecuteCode):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
-        """`options` are those of `DoorOptions`.
+        """`options` are those of `ProviderOptions`.
 
         Raises `InvalidValue`, and `SandboxUnavailable` where the engine is not installed. The approval styles in which
         `execute_code` itself asks need a provider, which has a part in the framework's run.
@@ -178,7 +178,7 @@ class MontyExecuteCodeTool(EngineTool):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         """As `MontyCodeActProvider`."""
         super().__init__(
@@ -211,7 +211,7 @@ class HyperlightExecuteCodeTool(EngineTool):
         file_mounts: MountInputs | None = (),
         allowed_domains: DomainInputs | None = (),
         tool_name: str = EXECUTE_CODE,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         """As `HyperlightCodeActProvider`."""
         self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)

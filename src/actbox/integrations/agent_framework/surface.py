@@ -38,7 +38,7 @@ MountInputs: TypeAlias = FileMountInput | Sequence[FileMountInput]
 DomainInputs: TypeAlias = AllowedDomainInput | Sequence[AllowedDomainInput]
 
 
-class DoorOptions(CodeActOptions, total=False):
+class ProviderOptions(CodeActOptions, total=False):
     """Further keyword arguments of providers and tools; the others are those of `actbox.codeact.settings`.
 
     `result_format` is `content` or `json`; see `results.py`. A question that nobody answers within `approval_timeout`
@@ -66,7 +66,7 @@ class Surface:
         file_mounts: MountInputs | None,
         allowed_domains: DomainInputs | None,
         tool_name: str,
-        **options: Unpack[DoorOptions],
+        **options: Unpack[ProviderOptions],
     ) -> None:
         self._result_format: ResultFormat = options.get("result_format", "content")
         if self._result_format not in get_args(ResultFormat):
@@ -187,7 +187,7 @@ class Surface:
                 await given.connect()
 
 
-def _of_the_core(options: DoorOptions) -> CodeActOptions:
+def _of_the_core(options: ProviderOptions) -> CodeActOptions:
     own = {"result_format", "approval_timeout"}
     return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
 
