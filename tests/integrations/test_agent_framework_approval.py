@@ -176,6 +176,19 @@ async def test_a_tool_that_came_after_nobody_was_asked_is_for_the_next_call(
     assert "NameError" in client.read()
 
 
+def test_the_mode_of_a_tool_that_stands_alone_can_be_tightened_and_not_loosened(tools: list[FunctionTool]) -> None:
+    alone = LinuxExecuteCodeTool(tools=tools[1:])
+    alone.approval_mode = "always_require"
+    assert alone.approval_mode == "always_require"
+    alone.approval_mode = "never_require"
+    assert alone.approval_mode == "never_require"
+    alone.add_tools(tools[0])
+    assert alone.approval_mode == "always_require"
+    strict = LinuxExecuteCodeTool(approval_mode="always_require")
+    strict.approval_mode = "never_require"
+    assert strict.approval_mode == "always_require"
+
+
 def test_a_tool_that_stands_alone_cannot_ask_by_itself() -> None:
     with pytest.raises(InvalidValue, match="provider"):
         LinuxExecuteCodeTool(approval_style="nested")

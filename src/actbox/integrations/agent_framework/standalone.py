@@ -86,14 +86,17 @@ class EngineTool(Surface, ExecuteCode):
 
     @property
     def approval_mode(self) -> Approval:
-        """Whether somebody is asked before a program runs: by the mode that was given, or by any of the tools."""
+        """Whether somebody is asked before a program runs: by the mode that was given, or by any of the tools.
+
+        It can be set to ask always; what the constructor or a tool requires cannot be taken back.
+        """
         run = self._config.freeze()
         _decided.set({**_decided.get(), self._serial: run})
-        return run.approval
+        return "always_require" if self._asks_always else run.approval
 
     @approval_mode.setter
     def approval_mode(self, value: Approval | None) -> None:
-        self._config.approval_mode = value or "never_require"
+        self._asks_always = value == "always_require"
 
     def build_instructions(self, *, tools_visible_to_model: bool) -> str:
         """Return instructions for the agent, as all is now.
