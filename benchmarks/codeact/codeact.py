@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agent_framework import Agent, ChatMiddleware, FunctionTool, SupportsChatGetResponse
+from agent_framework import Agent, ChatMiddleware, SupportsChatGetResponse
 
-import actbox
-from actbox.codeact.config import CodeActConfig
-from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
+from actbox.integrations.agent_framework import LinuxCodeActProvider
 
 from .task import INSTRUCTIONS, Answer
 
@@ -22,26 +20,11 @@ async def agent(
     client: SupportsChatGetResponse[Any], tools: Sequence[Callable[..., Any]], middleware: ChatMiddleware
 ) -> AsyncIterator[Agent[Any]]:
     """Open an agent that has one tool, `execute_code`, whose programs have the others."""
-    run = CodeActConfig(tools=tools).freeze()
-    runner = CodeActRunner(lambda policy: actbox.open_sandbox("linux", policy=policy))
-
-    async def execute_code(**arguments: Any) -> str:
-        outcome = await runner.execute(run, arguments)
-        if isinstance(outcome, ApprovalNeeded):
-            raise RuntimeError("nothing here requires approval")
-        return outcome.text
-
-    try:
+    async with LinuxCodeActProvider(tools=tools) as provider:
         yield Agent(
             client=client,
-            instructions=f"{INSTRUCTIONS}\n{run.instructions}",
-            tools=[
-                FunctionTool(
-                    name=run.tool_name, description=run.description, input_model=run.input_schema, func=execute_code
-                )
-            ],
+            instructions=INSTRUCTIONS,
+            context_providers=[provider],
             default_options={"response_format": Answer},
             middleware=[middleware],
         )
-    finally:
-        await runner.close()

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from actbox.integrations.agent_framework import LinuxCodeActProvider
 from agent_framework import Agent, AgentSession, Message, SessionContext
 from agent_framework_openai import OpenAIChatCompletionClient
 from effort import Effort
@@ -17,6 +16,7 @@ import actbox
 from actbox.codeact.config import CodeActConfig
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import CodeActRunner
+from actbox.integrations.agent_framework import LinuxCodeActProvider
 
 from .task import TOOLS
 

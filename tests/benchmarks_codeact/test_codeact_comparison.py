@@ -230,6 +230,18 @@ def test_make_bench_sets_the_costs_of_each_program_beside_those_of_tool_calls() 
     assert {peer: figure["p50"] for peer, figure in calls["peers"].items()} == {ONE_A_TURN: 25, IN_PARALLEL: 4}
 
 
+def test_make_bench_sets_the_core_beside_the_sandbox_alone_and_measures_what_goes_before_a_run() -> None:
+    rows = measured_by_make_bench("codeact.overhead")
+    bounds = {row["measure"]: row["target"]["p50"] for row in rows if row["target"]["p50"] is not None}
+    assert bounds == {
+        "what the core adds to `box.run`, with files": 0.3,
+        "what the core adds to `box.run`, without files": 0.3,
+        "`before_run` with 200 tools, nothing changed": 5.0,
+        "`before_run` with 200 tools, one was replaced since": 5.0,
+    }
+    assert all(row["ours"]["samples"] == 2 for row in rows)
+
+
 def measured_by_make_bench(subject: str) -> list[dict[str, Any]]:
     """Return the rows of a subject, with few samples, measured as `benchmarks/run.py` does it."""
     done = subprocess.run(
