@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -18,21 +20,89 @@ SHOWS = {
     "limits.py": ["TIMEOUT", "MEMORY", "PROCESSES", "OUTPUT_LIMIT", "DISK", "NETWORK"],
     "agent.py": ["KeyError: 'North'", "answer:  15"],
 }
+OF_THE_FRAMEWORK = {
+    "agent_framework/task.py": [
+        "8759 records",
+        "KeyError: \"Columns not found: 'temperature_seattle', 'temperature_sf'\"",
+        '1. load_dataset({"name": "seattle-temps"}) → returned',
+        "the program may call tools that require approval: 'publish'",
+        "temperatures.png, image/png",
+        "by °F: {'July': 3.1, 'August': 2.7}",
+        "published: ['Months in which Seattle is warmer']",
+    ],
+    "agent_framework/tool_enabled.py": ["This is what the program came to: {'north': 2, 'south': 3}"],
+    "agent_framework/interpreter.py": ["(158, 648)", "NameError: name 'digits' is not defined"],
+    "agent_framework/manual_wiring.py": ["239.0", "sent to ada@example.com"],
+    "agent_framework/approval_required.py": [
+        "SOMEBODY IS ASKED about this call:",
+        "['paid A-17', 'paid B-4']",
+        "Tool call invocation was rejected by user.",
+    ],
+    "agent_framework/inspected_approval.py": [
+        "the program may call tools that require approval: 'order'",
+        "20 of tea ordered",
+        "ToolError: there is no tool 'order'",
+        "in store now: {'tea': 23, 'coffee': 40}",
+    ],
+    "agent_framework/nested_approval.py": [
+        'refund({"order": "A-17", "euros": 20}), in line 3 of the program',
+        "20 euros paid back for A-17",
+        "B-4: the call of 'refund' was refused: the user refused it",
+    ],
+    "agent_framework/files_and_network.py": [
+        "Oslo,140.4",
+        "/output/dollars.csv, text/csv",
+        "(['dollars.csv'], ['sales.csv', 'names.json'])",
+        "Refused by the network policy: http://example.com is not allowed.",
+        "Read-only file system: '/input/sales.csv'",
+    ],
+    "agent_framework/conversation.py": ["update: 'I write them to a file. '", "squares.txt", "285", "[]"],
+    "agent_framework/many_tools.py": ["72 tools", "furlong_to_fathom (value: float) -> float", "880.0"],
+    "agent_framework/swap_engine.py": ["LinuxCodeActProvider, with its state under 'linux_codeact'", "42"],
+}
+PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py"}
+"""What examples have in common."""
+
+CHANGE = "The one line to change for a real model"
 
 
 def test_every_example_is_listed() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SHOWS)
+    there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    assert there == set(SHOWS) | set(OF_THE_FRAMEWORK) | PARTS
     table = (EXAMPLES / "README.md").read_text()
-    assert all(f"`{name}`" in table for name in SHOWS)
+    assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_THE_FRAMEWORK])
 
 
 @pytest.mark.parametrize("name", SHOWS)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    _run(name, SHOWS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", OF_THE_FRAMEWORK)
+def test_an_example_of_agent_framework_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec("agent_framework") is None:
+        pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")
+    _run(name, ["NO MODEL IS ASKED", *OF_THE_FRAMEWORK[name]], tmp_path)
+
+
+@pytest.mark.parametrize("name", OF_THE_FRAMEWORK)
+def test_an_example_names_the_one_line_to_change_for_a_real_model(name: str) -> None:
+    source = (EXAMPLES / name).read_text()
+    (number,) = [number for number, line in enumerate(source.splitlines(), 1) if CHANGE in line]
+    clients = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ScriptedChatClient"
+    ]
+    assert [client.lineno for client in clients] == [number + 1]
+
+
+def _run(name: str, shows: list[str], folder: Path) -> None:
     found = engine_check("linux")
     if not found.works:
         pytest.skip(f"examples use the default engine, and none that isolates works here: {found.reason}")
     command = [sys.executable, EXAMPLES / name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
-    for part in SHOWS[name]:
+    for part in shows:
         assert part in done.stdout, done.stdout
