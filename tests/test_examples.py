@@ -23,7 +23,7 @@ SHOWS = {
 OF_THE_FRAMEWORK = {
     "agent_framework/task.py": [
         "8759 records",
-        "KeyError: \"Columns not found: 'temperature_seattle', 'temperature_sf'\"",
+        'KeyError: "Columns not found: ',
         '1. load_dataset({"name": "seattle-temps"}) → returned',
         "the program may call tools that require approval: 'publish'",
         "temperatures.png, image/png",

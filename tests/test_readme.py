@@ -10,13 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from markdown_it import MarkdownIt
 
 import actbox
+from tests.code_blocks import Block, blocks_of, check_python
 from tests.conftest import engine_check
 
 README = Path(__file__).parents[1] / "README.md"
-BLOCKS = [token for token in MarkdownIt().parse(README.read_text()) if token.type == "fence"]
+BLOCKS = blocks_of(README)
+PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,25 +27,18 @@ def an_isolated_engine() -> None:
         pytest.skip(f"the README uses the default engine, and none that isolates works here: {found.reason}")
 
 
-@pytest.mark.parametrize("number", [n for n, token in enumerate(BLOCKS) if token.info == "python"])
-def test_a_python_block_prints_what_its_comments_say(number: int, tmp_path: Path) -> None:
-    code = BLOCKS[number].content
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout.splitlines()
-    for said in re.findall(r"print\(.*\) +# (.+)$", code, re.MULTILINE):
-        assert said in printed, (said, printed)
+@pytest.mark.parametrize("block", PYTHON, ids=[f"line {block.line}" for block in PYTHON])
+def test_a_python_block_prints_what_its_comments_say(block: Block, tmp_path: Path) -> None:
+    check_python(block, tmp_path, README.parent / "examples" / "agent_framework")
 
 
 @pytest.mark.parametrize(
     "command",
     [
         line
-        for token in BLOCKS
-        if token.info == "sh"
-        for line in token.content.splitlines()
+        for block in BLOCKS
+        if block.language == "sh"
+        for line in block.code.splitlines()
         if line.strip() and not line.startswith("#")
     ],
 )

@@ -1,0 +1,59 @@
+"""The code blocks of a page, run as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. `prints` is the block of text that stands right below it, empty where there is none."""
+
+    language: str
+    code: str
+    line: int
+    prints: str = ""
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page in order, those of text as what the block above them prints."""
+    tokens = MarkdownIt().parse(page.read_text())
+    found: list[Block] = []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if token.type != "fence":
+            continue
+        if token.info == "text" and before is not None and before.type == "fence":
+            above = found.pop()
+            found.append(Block(above.language, above.code, above.line, token.content))
+        else:
+            found.append(Block(token.info, token.content, (token.map or [0])[0] + 1))
+    return found
+
+
+def check_python(block: Block, folder: Path, *paths: Path) -> None:
+    """Run a block in a folder; what it prints has what its comments say, and the text below it.
+
+    `print(…)  # text` says a whole line. `paths` are where it may import from besides.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", block.code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    for said in re.findall(r"print\(.*\) +# (.+)$", block.code, re.MULTILINE):
+        assert said in printed, (said, printed)
+    assert block.prints in done.stdout, done.stdout

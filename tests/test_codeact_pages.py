@@ -1,0 +1,40 @@
+"""Every code block of the pages on CodeAct is run, and every link in them leads somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.code_blocks import Block, blocks_of, check_python
+from tests.conftest import engine_check
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs" / "codeact").glob("*.md"))
+BLOCKS = [(page, block) for page in PAGES for block in blocks_of(page) if block.language]  # a drawing has none
+
+
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page.name}:{block.line}" for page, block in BLOCKS])
+def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Path) -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the pages use the default engine, and none that isolates works here: {found.reason}")
+    assert block.language == "python", f"{page.name} has a block that nobody runs: {block.code}"
+    if "agent_framework" in block.code and importlib.util.find_spec("agent_framework") is None:
+        pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")
+    if "static_check" in block.code and importlib.util.find_spec("ty") is None:
+        pytest.skip("no type checker is installed: pip install 'actbox[typecheck]'")
+    check_python(block, tmp_path, ROOT / "examples" / "agent_framework")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), (page.name, target)
+
+
+def test_the_first_page_leads_to_all_others() -> None:
+    first = (ROOT / "docs" / "codeact" / "README.md").read_text()
+    assert all(f"]({page.name})" in first for page in PAGES if page.name != "README.md")
