@@ -56,12 +56,12 @@ class Siblings(Generic[S]):
     async def one(self) -> AsyncGenerator[S]:
         """Have a sibling for a block. Raises what starting it raises."""
         stops = self._stops
-        sibling = self._take() or self._make()
+        sibling, trace = self._take() or (self._make(), None)
         self._all.add(sibling)
-        trace = None
         try:
-            await sibling.start()
-            trace = sibling.trace()
+            if trace is None:
+                await sibling.start()
+                trace = sibling.trace()
             yield sibling
         finally:
             is_untouched = trace is not None and sibling.trace() == trace
@@ -85,12 +85,13 @@ class Siblings(Generic[S]):
         await asyncio.gather(*(task for task in self._endings if task.get_loop() is loop))
         self._all.difference_update(there)
 
-    def _take(self) -> S | None:
+    def _take(self) -> tuple[S, object] | None:
+        """Return one in whose workspace nothing was done and nothing runs any more, with its trace."""
         with self._lock:
             for place, (sibling, trace) in enumerate(self._untouched):
                 if sibling.is_quiet and sibling.trace() == trace:
                     del self._untouched[place]
-                    return sibling
+                    return sibling, trace
         return None
 
     async def _end(self, sibling: S) -> None:
