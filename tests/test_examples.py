@@ -57,6 +57,7 @@ OF_THE_FRAMEWORK = {
         "Read-only file system: '/input/sales.csv'",
     ],
     "agent_framework/conversation.py": ["update: 'I write them to a file. '", "squares.txt", "285", "[]"],
+    "agent_framework/mcp_tools.py": ["('cake', 10.7)", "The cake is the dearest."],
     "agent_framework/many_tools.py": ["72 tools", "furlong_to_fathom (value: float) -> float", "880.0"],
     "agent_framework/swap_engine.py": ["LinuxCodeActProvider, with its state under 'linux_codeact'", "42"],
 }
