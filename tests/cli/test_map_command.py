@@ -313,8 +313,15 @@ def wait_for_lines(path: Path, count: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("order", ["--ordered", "--unordered"])
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "exit_code", "order"),
+    [
+        (signal.SIGINT, 130, "--ordered"),
+        (signal.SIGTERM, 143, "--unordered"),
+        pytest.param(signal.SIGINT, 130, "--unordered", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 143, "--ordered", marks=pytest.mark.long),
+    ],
+)
 def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     actbox, on_engine, tmp_path, out, orphans_come_here, number, exit_code, order  # noqa: F811
 ):  # fmt: skip

@@ -245,6 +245,7 @@ time.sleep(0.3)
     assert result.value == "went on", result
 
 
+@pytest.mark.long  # each kind of bomb alone is a test of its own
 async def test_twenty_bombs_end_by_their_limits_while_another_sandbox_answers(isolated_engine: str) -> None:
     policy = Policy(
         limits=Limits(wall_seconds=60, cpu_seconds=1, memory_mib=128, workspace_mib=32, output_bytes=1_000_000)

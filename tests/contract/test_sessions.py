@@ -652,7 +652,16 @@ async def test_what_cannot_be_forked_says_so(box: Sandbox) -> None:
         box.session(forkable=True)
 
 
-@pytest.mark.parametrize("end", ["1", "1 / 0", "while True: pass", "import os\nos._exit(1)", "close"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "1",
+        pytest.param("1 / 0", marks=pytest.mark.long),
+        "while True: pass",
+        pytest.param("import os\nos._exit(1)", marks=pytest.mark.long),
+        "close",
+    ],
+)
 async def test_however_a_session_ends_nothing_is_left_behind(
     open_box: OpenBox, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def opener_without_limits(engine: str):
     return lambda policy: open_sandbox(engine, policy=Policy(limits=forgetful), allow_unisolated=True)
 
 
+@pytest.mark.one_engine_first
 async def test_every_limit_that_an_engine_claims_holds_by_whom_it_names(engine):
     reports = await try_limits(opener(engine))
     assert {report.limit for report in reports} == set(Limits().to_dict())
