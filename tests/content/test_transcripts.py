@@ -16,7 +16,7 @@ from actbox.content import (
     code_content,
 )
 from actbox.content.results import result_from_content
-from actbox.content.transcripts import RESULT, read_transcript
+from actbox.content.transcripts import RESULT, TranscriptError, read_transcript
 from actbox.content.wire.formats import NAMES, find_format
 from tests.content.matrix import TRANSCRIPT
 
@@ -160,8 +160,9 @@ def test_a_damaged_message_is_named_with_its_format():
 
 
 def test_a_format_that_there_is_not_is_named():
-    with pytest.raises(KeyError, match="there are: anthropic"):
+    with pytest.raises(TranscriptError, match="no format 'antropic'; there are: anthropic") as refused:
         read_transcript("{}", format="antropic")
+    assert refused.value.hint == "give one of these names, or none: the format is found out then"
 
 
 def test_a_document_is_not_read_as_a_result_that_it_is_not():

@@ -74,11 +74,12 @@ def read_transcript(text: str, *, format: str | None = None) -> Transcript:
     that is of no format while the others are becomes a message of the role `unknown`; `warnings` say so.
 
     Calls of documents on lines of their own that have one id by chance get ids of their own. Raises `TranscriptError`,
-    a `ValueError`, with the line, for what is not JSON, and with the names of the formats for what looks like none of
-    them; `KeyError` for a name that is none.
+    a `ValueError`, with the line, for what is not JSON, with the names of the formats for what looks like none of them,
+    and for a `format` that there is not.
     """
     if format not in (None, *FORMATS):
-        raise KeyError(f"no format {format!r}; there are: {', '.join(FORMATS)}")
+        hint = "give one of these names, or none: the format is found out then"
+        raise TranscriptError(f"no format {format!r}; there are: {', '.join(FORMATS)}", hint)
     text = text.removeprefix("\ufeff")
     if not text.strip():
         raise TranscriptError("there is nothing in it", "the file is empty; " + _GIVE)
