@@ -5,8 +5,9 @@
 2. Data and files become text that names them: their content is not in a message that cannot carry it.
 3. An error becomes text that begins with `error`.
 4. Reasoning, usage and annotations are left out where there is no place for them.
+5. An exit code that is wanted where nobody said one is 0, or 1 for a failure.
 
-Each use is noted as a loss by the writer that makes it.
+Each use is noted as a loss by the writer that makes it; that of the exit code is noted here.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from actbox.content.items import (
     UsageContent,
     arguments_to_json,
 )
+
+from .written import Losses
 
 CODE_FUNCTION = "code_interpreter"
 """The name of the function that a call of code becomes where its tool has none."""
@@ -62,6 +65,17 @@ def outputs_as_text(outputs: Iterable[Content]) -> str:
             text += "\n"
         text += piece
     return text
+
+
+def exit_code(result: CodeInterpreterResult, losses: Losses) -> int:
+    """Return the exit code where it alone says how code ended, and note what is made up or left out."""
+    code = result.exit_code
+    if code is None:
+        code = 1 if result.success is False else 0
+        losses.add("code_interpreter_result.exit_code", "made up: 0, or 1 for a failure")
+    if result.outcome not in (None, "ok" if code == 0 else "failed"):
+        losses.add("code_interpreter_result.outcome", "left out: the exit code says whether it succeeded")
+    return code
 
 
 def as_text(item: Content) -> str:

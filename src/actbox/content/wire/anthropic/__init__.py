@@ -29,6 +29,7 @@ from actbox.content.items import (
 )
 from actbox.content.messages import Message
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
+from actbox.content.wire.blocks import read_request, read_turns
 from actbox.content.wire.format import Format, Json
 from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of, text_or_none
 from actbox.content.wire.written import Losses, Written
@@ -56,7 +57,7 @@ def read(document: Json) -> list[Message]:
     if not isinstance(document, Mapping):
         raise ValueError(f"a message of Anthropic's is an object, and this is {type(document).__name__}")
     if isinstance(document.get("messages"), list):
-        return _read_request(document)
+        return read_request(document, NAME, _read_list, _read_message)
     if _is_message(document):
         return [_read_message(document)]
     if document.get("type") == "error" and isinstance(document.get("error"), Mapping):
@@ -67,23 +68,13 @@ def read(document: Json) -> list[Message]:
 
 
 def _read_list(documents: list[Json]) -> list[Message]:
-    messages: list[Message] = []
-    blocks: list[Json] = []
-    if documents and not any(isinstance(one, Mapping) and (_is_message(one) or kind_of(one)) for one in documents):
+    if documents and not any(_is_message(one) or kind_of(one) for one in documents):
         raise ValueError("number 1 is no message of Anthropic's: it has neither role and content nor type")
-    for one in documents:
-        if not (isinstance(one, Mapping) and _is_message(one)):
-            blocks.append(one)
-            continue
-        if blocks:
-            messages.append(_message_of_blocks(blocks))
-            blocks = []
-        messages.append(_read_message(one))
-    return [*messages, _message_of_blocks(blocks)] if blocks else messages
+    return read_turns(documents, _is_message, _read_message, _message_of_blocks)
 
 
-def _is_message(document: Mapping[str, Any]) -> bool:
-    return isinstance(document.get("role"), str) and "content" in document
+def _is_message(document: Json) -> bool:
+    return isinstance(document, Mapping) and isinstance(document.get("role"), str) and "content" in document
 
 
 def _message_of_blocks(blocks: list[Json]) -> Message:
@@ -91,18 +82,6 @@ def _message_of_blocks(blocks: list[Json]) -> Message:
     of_tools = all(isinstance(item, FunctionResult) for item in contents)
     of_user = all(kind_of(block) in ("image", "document", "container_upload") for block in blocks)
     return Message(role="tool" if of_tools else "user" if of_user else "assistant", contents=contents)
-
-
-def _read_request(request: Mapping[str, Any]) -> list[Message]:
-    messages = _read_list(request["messages"])
-    rest = rest_of(request, ("messages", "system"))
-    if "system" in request:
-        messages.insert(0, _read_message({"role": "system", "content": request["system"]}))
-    if not messages:
-        raise ValueError("this request of Anthropic's has no messages")
-    ours = messages[0].provider_data.get(NAME, {})
-    provider_data = kept(NAME, {**ours, **({"request": rest} if rest else {})})
-    return [messages[0].model_copy(update={"provider_data": provider_data}), *messages[1:]]
 
 
 def _read_message(message: Mapping[str, Any]) -> Message:
@@ -135,11 +114,11 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
     for message in messages:
         for name in ("id", "model", "finish_reason"):
             if getattr(message, name) is not None:
-                writing.losses.add(f"message.{name}", "left out: a request has no place for it")
+                writing.add(f"message.{name}", "left out: a request has no place for it")
         if {*message.provider_data.get(NAME, {})} - {"content", "request", "type"}:
-            writing.losses.add("message.provider_data", "left out: a request has no place for it")
+            writing.add("message.provider_data", "left out: a request has no place for it")
         written.append(_write_message(message, writing))
-    return writing.losses.written(written)
+    return writing.written(written)
 
 
 def _write_message(message: Message, writing: Writing) -> JsonObject:
@@ -148,10 +127,10 @@ def _write_message(message: Message, writing: Writing) -> JsonObject:
         # The API has what its own tools returned in the assistant's turn.
         role = "assistant"
     if message.role not in _ROLES or message.role == "developer":
-        writing.losses.add("message.role", f"{message.role} becomes {role}")
+        writing.add("message.role", f"{message.role} becomes {role}")
     for name in ("author", "created_at", "response_id"):
         if getattr(message, name) is not None:
-            writing.losses.add(f"message.{name}", "left out")
+            writing.add(f"message.{name}", "left out")
     form = message.provider_data.get(NAME, {}).get("content", [])
     blocks = write_blocks(message.contents, writing)
     content: Any = blocks
@@ -182,7 +161,7 @@ def write_response(message: Message) -> Written[Json]:
     }
     if isinstance(ours.get("usage"), dict):
         ours["usage"] = {**usage, **object_or_empty(ours["usage"])}
-    return writing.losses.written({**written, **ours})
+    return writing.written({**written, **ours})
 
 
 def write_tools(tools: Sequence[HostedTool]) -> Written[list[Json]]:

@@ -1,14 +1,9 @@
-"""One block of a message into an item and back.
-
-A block comes back as it was: one whose item would be written differently (a truncated picture, a field of another
-type) is kept whole, as an unknown item. Text or thinking right after a block of the same kind is marked with its place,
-so that the two are not joined where items are put together.
-"""
+"""One block of a message into an item and back."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from actbox.content.items import (
@@ -28,6 +23,7 @@ from actbox.content.items import (
     UsageContent,
 )
 from actbox.content.media import bare_media_type
+from actbox.content.wire.blocks import NOTHING, Blocks
 from actbox.content.wire.degrade import as_text
 from actbox.content.wire.format import Json
 from actbox.content.wire.reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
@@ -35,7 +31,6 @@ from actbox.content.wire.written import Losses
 
 from .code import NAME, RESULTS, Writing, read_call, read_result, write_call, write_result
 
-_NOTHING = object()
 JOINED = ("text", "thinking")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _CALLER = "code_execution_20250825"
@@ -49,44 +44,14 @@ _CITATIONS: dict[Json, tuple[str, str]] = {
 """For each kind of citation, which field has the title and which the address."""
 
 
-def read_blocks(blocks: Sequence[Json]) -> tuple[Content, ...]:
-    """Return the items of a message's blocks."""
-    kinds = [kind_of(block) for block in blocks]
-    return tuple(
-        read_block(block, place if place and kinds[place] in JOINED and kinds[place] == kinds[place - 1] else None)
-        for place, block in enumerate(blocks)
-    )
-
-
 def kind_of(block: Json) -> str:
     """Return the type that a block says, "" where it says none."""
     return (text_or_none(block.get("type")) or "") if isinstance(block, Mapping) else ""
 
 
-def read_block(block: Json, place: int | None = None) -> Content:
-    """Return the item of one block. `place` marks it as following a block of its kind."""
+def _read(block: Json) -> Content | None:
     read_as = _READERS.get(kind_of(block))
-    item = read_as(block) if read_as is not None else None
-    if item is None or _write_block(item, Writing()) != block:
-        return UnknownContent(format=NAME, raw=block)
-    if place is None:
-        return item
-    return item.model_copy(update={"provider_data": {NAME: {**item.provider_data.get(NAME, {}), "block": place}}})
-
-
-def write_blocks(items: Iterable[Content], writing: Writing, *, inside: bool = False) -> list[Json]:
-    """Return the blocks of those items that have a place. `inside`: within the result of a tool."""
-    blocks = (_write_block(item, writing, inside=inside) for item in items)
-    return [block for block in blocks if block is not _NOTHING]
-
-
-def _write_block(item: Content, writing: Writing, *, inside: bool = False) -> Json:
-    block = _write(item, writing, inside)
-    if getattr(item, "status", None) is not None:
-        writing.losses.add(f"{item.type}.status", "left out")
-    if item.annotations and not isinstance(item, TextContent):
-        writing.losses.add(f"{item.type}.annotations", "left out")
-    return block
+    return read_as(block) if read_as is not None else None
 
 
 def _write(item: Content, writing: Writing, inside: bool) -> Any:
@@ -95,11 +60,11 @@ def _write(item: Content, writing: Writing, inside: bool) -> Any:
         case UnknownContent() if item.format == NAME:
             return item.raw
         case TextContent():
-            return _write_text(item, ours, writing.losses)
+            return _write_text(item, ours, writing)
         case ReasoningContent():
-            return _write_thinking(item, ours, writing.losses)
+            return _write_thinking(item, ours, writing)
         case FunctionCall() if not inside:
-            return _write_use(item, ours, writing.losses)
+            return _write_use(item, ours, writing)
         case FunctionResult() if not inside:
             return _write_use_result(item, ours, writing)
         case CodeInterpreterCall() if not inside:
@@ -107,14 +72,14 @@ def _write(item: Content, writing: Writing, inside: bool) -> Any:
         case CodeInterpreterResult() if not inside:
             return write_result(item, writing)
         case DataContent() | UriContent() | HostedFileContent():
-            block = _write_media(item, ours, writing.losses, inside)
+            block = _write_media(item, ours, writing, inside)
         case UsageContent():
-            writing.losses.add("usage", "left out: only a response has a place for it")
-            return _NOTHING
+            writing.add("usage", "left out: only a response has a place for it")
+            return NOTHING
         case _:
             block = None
     if block is None:
-        writing.losses.add(item.type, "becomes text")
+        writing.add(item.type, "becomes text")
         return {"type": "text", "text": as_text(item)}
     return block
 
@@ -337,7 +302,7 @@ def _read_use_result(block: Mapping[str, Any]) -> Content | None:
 def _write_use_result(item: FunctionResult, ours: JsonObject, writing: Writing) -> JsonObject:
     form = ours.pop("content", None)
     if item.name is not None:
-        writing.losses.add("function_result.name", "left out: its call has it")
+        writing.add("function_result.name", "left out: its call has it")
     result: JsonObject = {"type": "tool_result", "tool_use_id": item.call_id}
     if form == "text" and len(item.outputs) == 1 and isinstance(item.outputs[0], TextContent):
         result["content"] = item.outputs[0].text
@@ -361,3 +326,7 @@ _READERS = {
     **dict.fromkeys(RESULTS, read_result),
 }
 KINDS = frozenset(_READERS)
+
+
+_BLOCKS = Blocks(NAME, JOINED, kind_of, _read, _write, Writing)
+read_blocks, read_block, write_blocks = _BLOCKS.read_all, _BLOCKS.read_one, _BLOCKS.write_all

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from actbox.content.items import (
@@ -18,7 +17,7 @@ from actbox.content.items import (
     UnknownContent,
     code_content,
 )
-from actbox.content.wire.degrade import as_text
+from actbox.content.wire.degrade import as_text, exit_code
 from actbox.content.wire.format import Json
 from actbox.content.wire.program import program_and_files
 from actbox.content.wire.reading import integer_or_none, kept, object_or_empty, rest_of, text_or_none
@@ -35,12 +34,12 @@ _VIEW, _CREATE, _REPLACE = (f"{EDITOR}_{name}_result" for name in ("view", "crea
 _TIMEOUT = "execution_time_exceeded"
 
 
-@dataclass(slots=True)
-class Writing:
+class Writing(Losses):
     """What is noted while messages are written: the losses, and with which tool each call of code was made."""
 
-    losses: Losses = field(default_factory=Losses)
-    tools: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.tools: dict[str, str] = {}
 
 
 def read_call(block: Mapping[str, Any]) -> Content | None:
@@ -72,17 +71,19 @@ def tool_of(item: CodeInterpreterCall | CodeInterpreterResult, tools: Mapping[st
 
 def write_call(item: CodeInterpreterCall, writing: Writing) -> JsonObject:
     """Return a `server_tool_use` block."""
-    losses, ours = writing.losses, dict(item.provider_data.get(NAME, {}))
+    ours = dict(item.provider_data.get(NAME, {}))
     ours.pop("partial_json", None)
     tool = writing.tools[item.call_id] = tool_of(item, writing.tools)
     program_field, language = TOOLS[tool]
     program, files = program_and_files(item)
     if files:
-        losses.add("code_interpreter_call.inputs", "files are left out: a user's message uploads them to the container")
+        writing.add(
+            "code_interpreter_call.inputs", "files are left out: a user's message uploads them to the container"
+        )
     if item.name not in (None, tool):
-        losses.add("code_interpreter_call.name", f"becomes {tool}")
+        writing.add("code_interpreter_call.name", f"becomes {tool}")
     if program and item.language != language:
-        losses.add("code_interpreter_call.language", "left out: the tool takes Python only")
+        writing.add("code_interpreter_call.language", "left out: the tool takes Python only")
     given: Json = {}
     if tool == EDITOR:
         given = _parsed(program)
@@ -195,7 +196,7 @@ def write_result(item: CodeInterpreterResult, writing: Writing) -> JsonObject:
     elif kind == f"{tool}_tool_result_error":
         content |= _write_failure(item)
     else:
-        content |= _write_run(item, tool, writing.losses)
+        content |= _write_run(item, tool, writing)
         if kind == _ENCRYPTED:
             del content["stdout"]
     return {"type": f"{tool}_tool_result", "tool_use_id": item.call_id, "content": {**content, **inner}, **ours}
@@ -240,10 +241,4 @@ def _write_run(item: CodeInterpreterResult, tool: str, losses: Losses) -> JsonOb
                     printed[stream] += f"{line_break}{text}\n"
         if output.annotations:
             losses.add(f"{output.type}.annotations", "left out")
-    code = item.exit_code
-    if code is None:
-        code = 1 if item.success is False else 0
-        losses.add("code_interpreter_result.exit_code", "made up: 0, or 1 for a failure")
-    if item.outcome not in (None, "ok" if code == 0 else "failed"):
-        losses.add("code_interpreter_result.outcome", "left out: the exit code says whether it succeeded")
-    return {"return_code": code, **printed, "content": files}
+    return {"return_code": exit_code(item, losses), **printed, "content": files}

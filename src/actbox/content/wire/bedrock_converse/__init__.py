@@ -16,6 +16,7 @@ from actbox.content.items import CodeInterpreterResult, Content, FunctionResult,
 from actbox.content.messages import Message
 from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire.blobs import with_bytes, without_bytes
+from actbox.content.wire.blocks import read_request, read_turns
 from actbox.content.wire.format import Format, Json
 from actbox.content.wire.reading import kept, list_or_empty, object_or_empty, rest_of
 from actbox.content.wire.written import Losses, Written
@@ -48,7 +49,7 @@ def read(document: Json) -> list[Message]:
         if isinstance(message, Mapping) and _is_message(message):
             return [_read_response(plain, message)]
         if isinstance(plain.get("messages"), list):
-            return _read_request(plain)
+            return read_request(plain, NAME, _read_list, _read_message)
         if _is_message(plain) or kind_of(plain) in KINDS:
             return _read_list([plain])
         if kind_of(plain) in EXCEPTIONS:
@@ -61,19 +62,9 @@ def _is_message(document: Json) -> bool:
 
 
 def _read_list(documents: list[Json]) -> list[Message]:
-    messages: list[Message] = []
-    blocks: list[Json] = []
     if documents and not any(_is_message(one) or kind_of(one) in KINDS for one in documents):
         raise ValueError("number 1 is no message of Converse: it has neither role and content nor one block's field")
-    for one in documents:
-        if not _is_message(one):
-            blocks.append(one)
-            continue
-        if blocks:
-            messages.append(_message_of_blocks(blocks))
-            blocks = []
-        messages.append(_read_message(one))
-    return [*messages, _message_of_blocks(blocks)] if blocks else messages
+    return read_turns(documents, _is_message, _read_message, _message_of_blocks)
 
 
 def _message_of_blocks(blocks: list[Json]) -> Message:
@@ -118,18 +109,6 @@ def _read_response(response: Mapping[str, Any], message: Mapping[str, Any]) -> M
 
 
 _METADATA = ("metrics", "trace", "performanceConfig", "serviceTier")
-
-
-def _read_request(request: Mapping[str, Any]) -> list[Message]:
-    messages = _read_list(request["messages"])
-    rest = rest_of(request, ("messages", "system"))
-    if "system" in request:
-        messages.insert(0, _read_message({"role": "system", "content": request["system"]}))
-    if not messages:
-        raise ValueError("this request of Converse has no messages")
-    ours = messages[0].provider_data.get(NAME, {})
-    provider_data = kept(NAME, {**ours, **({"request": rest} if rest else {})})
-    return [messages[0].model_copy(update={"provider_data": provider_data}), *messages[1:]]
 
 
 def write(messages: Sequence[Message]) -> Written[list[Json]]:

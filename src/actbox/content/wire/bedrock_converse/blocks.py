@@ -1,16 +1,11 @@
-"""One block of a message into an item and back.
-
-A block is an object whose one field says its kind. It comes back as it was: one whose item would be written differently
-is kept whole, as an unknown item. Text or reasoning right after a block of the same kind is marked with its place, so
-that the two are not joined where items are put together.
-"""
+"""One block of a message, an object whose one field says its kind, into an item and back."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from actbox.content.items import (
@@ -29,6 +24,7 @@ from actbox.content.items import (
     UsageContent,
 )
 from actbox.content.media import bare_media_type
+from actbox.content.wire.blocks import NOTHING, Blocks
 from actbox.content.wire.degrade import as_text
 from actbox.content.wire.format import Json
 from actbox.content.wire.reading import bytes_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
@@ -37,7 +33,6 @@ from actbox.content.wire.written import Losses
 from .code import NAME, is_code_call, is_code_result, read_call, read_result, write_call, write_result
 
 JOINED = ("text", "reasoningContent")
-_NOTHING = object()
 _FORMATS = {
     "image": ("png", "jpeg", "gif", "webp"),
     "document": ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
@@ -99,40 +94,10 @@ def kind_of(block: Json) -> str:
     return str(next(iter(block))) if isinstance(block, Mapping) and len(block) == 1 else ""
 
 
-def read_blocks(blocks: Sequence[Json]) -> tuple[Content, ...]:
-    """Return the items of a message's blocks."""
-    kinds = [kind_of(block) for block in blocks]
-    return tuple(
-        read_block(block, place if place and kinds[place] in JOINED and kinds[place] == kinds[place - 1] else None)
-        for place, block in enumerate(blocks)
-    )
-
-
-def read_block(block: Json, place: int | None = None) -> Content:
-    """Return the item of one block. `place` marks it as following a block of its kind."""
+def _read(block: Json) -> Content | None:
     kind = kind_of(block)
     read_as = _READERS.get(kind)
-    item = read_as(kind, block[kind]) if read_as is not None else None
-    if item is None or _write_block(item, Losses()) != block:
-        return UnknownContent(format=NAME, raw=block)
-    if place is None:
-        return item
-    return item.model_copy(update={"provider_data": {NAME: {**item.provider_data.get(NAME, {}), "block": place}}})
-
-
-def write_blocks(items: Iterable[Content], losses: Losses, *, inside: bool = False) -> list[Json]:
-    """Return the blocks of those items that have a place. `inside`: within the result of a tool."""
-    blocks = (_write_block(item, losses, inside=inside) for item in items)
-    return [block for block in blocks if block is not _NOTHING]
-
-
-def _write_block(item: Content, losses: Losses, *, inside: bool = False) -> Json:
-    block = _write(item, losses, inside)
-    if getattr(item, "status", None) is not None:
-        losses.add(f"{item.type}.status", "left out")
-    if item.annotations and not isinstance(item, TextContent):
-        losses.add(f"{item.type}.annotations", "left out")
-    return block
+    return read_as(kind, block[kind]) if read_as is not None else None
 
 
 def _write(item: Content, losses: Losses, inside: bool) -> Any:
@@ -156,7 +121,7 @@ def _write(item: Content, losses: Losses, inside: bool) -> Any:
             block = _write_media(item, ours, losses, inside)
         case UsageContent() | ReasoningContent():
             losses.add(item.type, "left out: there is no place for it")
-            return _NOTHING
+            return NOTHING
         case _:
             block = None
     if block is None:
@@ -282,7 +247,7 @@ def _write_media(item: DataContent | UriContent, ours: JsonObject, losses: Losse
     bare = bare_media_type(item.media_type or "")
     if isinstance(item, DataContent) and "kind" not in ours and inside and bare == "application/json":
         written = _write_json(item)
-        return written if written is not _NOTHING else None
+        return written if written is not NOTHING else None
     kind: Any
     form: Any
     kind, form = _USUAL.get(bare, ("", ""))
@@ -362,7 +327,7 @@ def _write_json(item: DataContent) -> Json:
     try:
         return {"json": json.loads(item.data)}
     except ValueError:
-        return _NOTHING
+        return NOTHING
 
 
 def _write_use_result(item: FunctionResult, ours: JsonObject, losses: Losses) -> JsonObject:
@@ -382,3 +347,7 @@ _READERS = {
     "toolResult": _read_use_result,
 }
 KINDS = frozenset(_READERS) | {"cachePoint", "guardContent", "searchResult", "toolAddition", "toolRemoval"}
+
+
+_BLOCKS = Blocks(NAME, JOINED, kind_of, _read, _write, Losses)
+read_blocks, read_block, write_blocks = _BLOCKS.read_all, _BLOCKS.read_one, _BLOCKS.write_all

@@ -18,7 +18,7 @@ from actbox.content.items import (
     TextContent,
     code_content,
 )
-from actbox.content.wire.degrade import as_text
+from actbox.content.wire.degrade import as_text, exit_code
 from actbox.content.wire.format import Json
 from actbox.content.wire.program import program_and_files
 from actbox.content.wire.reading import integer_or_none, kept, object_or_empty, rest_of, text_or_none
@@ -129,12 +129,7 @@ def write_result(item: CodeInterpreterResult, losses: Losses) -> JsonObject:
         printed[field] += text
         if output.annotations:
             losses.add(f"{output.type}.annotations", "left out")
-    code = item.exit_code
-    if code is None:
-        code = 1 if item.success is False else 0
-        losses.add("code_interpreter_result.exit_code", "made up: 0, or 1 for a failure")
-    if item.outcome not in (None, "ok" if code == 0 else "failed"):
-        losses.add("code_interpreter_result.outcome", "left out: the exit code says whether it succeeded")
+    code = exit_code(item, losses)
     more = ours.pop("said", None)
     said: JsonObject = {**printed, "exitCode": code}
     said |= more if isinstance(more, dict) else {"isError": code != 0}
