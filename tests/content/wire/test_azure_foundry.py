@@ -402,3 +402,34 @@ def test_any_json_is_read_or_refused(document: Any) -> None:
 @given(st.lists(messages, max_size=2))
 def test_any_messages_can_be_written(some: list[Message]) -> None:
     again(FORMAT.write(some).document)
+
+
+def test_a_page_is_cited_where_its_place_is_not_said() -> None:
+    note = {"type": "url_citation", "text": "【1】", "url_citation": {"url": "https://example.org", "title": None}}
+    document = {**ANSWER, "content": [{"type": "text", "text": {"value": "See【1】", "annotations": [note]}}]}
+    (message,) = FORMAT.read(document)
+    assert message.contents[0].annotations[0].url == "https://example.org"
+    assert FORMAT.write([message]).document == [document]
+
+
+def test_a_run_that_waits_is_told_once_it_is_over() -> None:
+    waiting = {"event": "thread.run.requires_action", "data": {**RUN, "status": "requires_action"}}
+    assert FORMAT.stream().feed(waiting) == []
+    assert streamed([waiting, {"event": "thread.run.completed", "data": RUN}]) == [
+        message.to_dict() for message in FORMAT.read([RUN])
+    ]
+
+
+def test_documents_of_a_thread_and_others_keep_their_order() -> None:
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+    documents = [{"object": "thread.new", "id": "n_1"}, ASKED, said, STEP, ANSWER, {"object": "thread.new"}, RUN]
+    assert again(documents) == documents
+
+
+def test_a_step_that_is_there_twice_keeps_its_results_where_they_were() -> None:
+    call = {"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1", "outputs": []}}
+    details = {"type": "tool_calls", "tool_calls": [call]}
+    begun = {**STEP, "status": "in_progress", "usage": None, "step_details": details}
+    ended = copy.deepcopy({**begun, "status": "completed"})
+    ended["step_details"]["tool_calls"][0]["code_interpreter"]["outputs"] = [{"type": "logs", "logs": "1"}]
+    assert again([begun, ended]) == [begun, ended]

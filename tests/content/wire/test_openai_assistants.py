@@ -32,6 +32,7 @@ from actbox.content import (
     UnknownContent,
     UriContent,
     UsageContent,
+    coalesce,
     code_content,
     messages_from_updates,
 )
@@ -512,3 +513,87 @@ def test_no_json_makes_reading_fail_but_with_a_value_error(document: Any, event:
     except ValueError:
         return
     write(messages)
+
+
+def code_call(**more: Any) -> dict[str, Any]:
+    return {"id": "c", "type": "code_interpreter", "code_interpreter": {"input": "1", **more}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"role": "system", "content": "as no thread takes it", "id": "msg_1"},
+        {**USER, "role": ""},
+        {key: value for key, value in USER.items() if key not in ("role", "thread_id")},
+        {**USER, "content": [{"type": "text", "text": {"value": "a"}}]},
+        {**USER, "content": [{"type": "text", "text": {"value": "a", "annotations": [None]}}]},
+        {**STEP, "type": "later", "step_details": {"type": "tool_calls", "tool_calls": []}},
+        {**STEP, "step_details": {"tool_calls": STEP["step_details"]["tool_calls"], "later": 1}},
+        step_with({"id": 7, "type": "function", "function": {"name": "f", "arguments": "{}"}}),
+        step_with(code_call(outputs=[], later=1)),
+        {**step_with(code_call(later=1)), "status": 1},
+        step_with(code_call(outputs=[{"type": "logs", "logs": "a", "index": 0}])),
+    ],
+    ids=str,
+)
+def test_what_is_there_or_is_missing_against_the_rules_comes_back(document: dict[str, Any]) -> None:
+    written = write(read([document]))
+    assert written.document == [document]
+    assert not written.losses
+
+
+@pytest.mark.parametrize("missing", ["start_index", "text"])
+def test_a_citation_without_its_place_names_its_file(missing: str) -> None:
+    note = {key: value for key, value in ASSISTANT["content"][0]["text"]["annotations"][0].items() if key != missing}
+    document = {**ASSISTANT, "content": [{"type": "text", "text": {"value": ANSWER, "annotations": [note]}}]}
+    (message,) = read(document)
+    assert message.contents[0].annotations[0].file_id == "file-1"
+    assert write([message]).document == [document]
+
+
+@pytest.mark.parametrize(("status", "success"), [("completed", True), ("failed", False), ("expired", None)])
+def test_code_ended_as_its_step_did(status: str, success: bool | None) -> None:
+    written = write(messages := read({**step_with(code_call(outputs=[])), "status": status}))
+    code, result, _ = messages[0].contents
+    assert isinstance(code, CodeInterpreterCall) and code.status == status
+    assert isinstance(result, CodeInterpreterResult) and result.success is success
+    assert not written.losses
+
+
+def test_texts_that_follow_one_another_stay_apart() -> None:
+    texts = [{"type": "text", "text": {"value": value, "annotations": []}} for value in ("one", "two")]
+    document = {**ASSISTANT, "content": texts}
+    assert [item.text for item in coalesce(read(document)[0].contents)] == ["one", "two"]
+    pieces = [text_piece("o"), text_piece("ne"), text_piece("two", index=1)]
+    assert streamed(stream(document, *pieces))[1] == read(document)[0]
+
+
+def test_a_stream_with_citations_comes_to_the_message() -> None:
+    notes = ASSISTANT["content"][0]["text"]["annotations"]
+    document = {**ASSISTANT, "content": ASSISTANT["content"][:1]}
+    pieces = [text_piece(ANSWER[:10]), text_piece(ANSWER[10:], notes[0]), message_delta(late(notes[1]))]
+    assert streamed(stream(document, *pieces))[1] == read(document)[0]
+
+
+def late(note: dict[str, Any]) -> dict[str, Any]:
+    return {"index": 0, "type": "text", "text": {"annotations": [{"index": 1, **note}]}}
+
+
+def test_what_no_piece_brought_comes_with_the_finished_message() -> None:
+    document = {**ASSISTANT, "attachments": USER["attachments"]}
+    message = streamed(stream(document, text_piece(ANSWER[:10])))[1]
+    assert message.contents == read(document)[0].contents
+
+
+@pytest.mark.parametrize("name", ["thread.message.later", "thread.run.step.later", "thread.run.later"])
+def test_an_event_of_a_known_object_that_is_not_known_is_kept(name: str) -> None:
+    (update,) = Reader().feed({"event": name, "data": {"id": "x"}})
+    assert update.contents == (UnknownContent(format="openai-assistants", raw={"event": name, "data": {"id": "x"}}),)
+
+
+def test_calls_without_ids_are_told_apart_in_steps_and_streams() -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": "{}", "output": "a"}}
+    first, second = read([{**step_with(call), "id": "step_1"}, {**step_with(call), "id": "step_2"}])
+    assert (first.contents[0].call_id, second.contents[0].call_id) == ("step_1-1", "step_2-1")
+    events = [step_delta({"index": 0, **call}), {"event": "thread.run.step.completed", "data": step_with(call)}]
+    assert streamed(events)[0].contents[0].call_id == "step_1-1"

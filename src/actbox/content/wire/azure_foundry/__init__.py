@@ -18,6 +18,7 @@ none of this are not told from those of Assistants: they are read here when this
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from actbox.content.items import (
@@ -34,12 +35,12 @@ from actbox.content.tools import HostedCodeInterpreterTool, HostedTool
 from actbox.content.wire import openai_responses
 from actbox.content.wire.format import Format, Json
 from actbox.content.wire.openai_assistants.reading import oldest_first
+from actbox.content.wire.openai_assistants.stream import RunReader
 from actbox.content.wire.openai_responses.tools import results_within
 from actbox.content.wire.reading import list_or_empty, object_or_empty
 from actbox.content.wire.written import Losses, Written
 
-from .stream import ThreadReader
-from .threads import NAME, is_of_thread, read_one, write_one
+from .threads import DIALECT, NAME, is_from_thread, is_of_thread, read_one, write_one
 
 _OPENAI = openai_responses.FORMAT.name
 _OWN_CALLS = frozenset(
@@ -70,22 +71,16 @@ def write(messages: Sequence[Message]) -> Written[list[Json]]:
     """Return messages that came from threads as they were there, and all others as items of the Responses API."""
     losses = Losses()
     documents: list[Json] = []
-    items: list[Message] = []
-    for message in messages:
-        if "of" not in message.provider_data.get(NAME, {}):
-            items.append(_renamed(message, NAME, _OPENAI))
-            continue
-        documents += _write_items(items, losses)
-        items = []
-        documents.append(write_one(message, losses))
-    return losses.written([*documents, *_write_items(items, losses)])
+    for from_thread, group in groupby(messages, key=is_from_thread):
+        for written in map(write_one, group) if from_thread else [_write_items(list(group))]:
+            documents += written.document
+            for loss in written.losses:
+                losses.add(loss.what, loss.how)
+    return losses.written(documents)
 
 
-def _write_items(messages: Sequence[Message], losses: Losses) -> list[Json]:
-    written = openai_responses.write(messages)
-    for loss in written.losses:
-        losses.add(loss.what, loss.how)
-    return written.document
+def _write_items(messages: Sequence[Message]) -> Written[list[Json]]:
+    return openai_responses.write([_renamed(message, NAME, _OPENAI) for message in messages])
 
 
 def _renamed(part: Any, before: str, after: str) -> Any:
@@ -151,7 +146,7 @@ class Reader:
     """Reads the events of a response, or of a run in a thread."""
 
     def __init__(self) -> None:
-        self._responses, self._threads = openai_responses.Reader(), ThreadReader()
+        self._responses, self._threads = openai_responses.Reader(), RunReader(DIALECT)
 
     def feed(self, event: Json) -> list[Update]:
         """Return what an event adds. One that is not known becomes an update that keeps it."""

@@ -25,15 +25,22 @@ from actbox.content.wire.written import Losses
 class Dialect:
     """What differs between services whose threads look like these.
 
-    `citations` are the kinds of annotations that a text may have; of a page at a URL, `url_citation` is one.
+    `citations` are the kinds of annotations that a text may have; of a page at a URL, `url_citation` is one. With
+    `assets` the files attached to a message may be at a URI too. With `runs` a run is a message of its own, which has
+    its error and its usage; without, it is kept with the last message of a stream.
     """
 
     name: str
     citations: frozenset[str] = frozenset({"file_citation", "file_path"})
+    assets: bool = False
+    runs: bool = False
 
 
-def read_part(raw: Json, dialect: Dialect) -> Content:
-    """Return a part of a message; one that is not known, or not whole, is kept."""
+def read_part(raw: Json, dialect: Dialect, place: int = 0) -> Content:
+    """Return a part of a message; one that is not known, or not whole, is kept.
+
+    Text keeps its `place` after the first, so that it is not joined with the text before it.
+    """
     found: Content | None = None
     if isinstance(raw, Mapping):
         match raw.get("type"):
@@ -46,6 +53,9 @@ def read_part(raw: Json, dialect: Dialect) -> Content:
                 found = _read_hosted_picture(raw, dialect)
             case "image_url":
                 found = _read_picture(raw, dialect)
+    if isinstance(found, TextContent) and place:
+        ours = {**found.provider_data.get(dialect.name, {}), "place": place}
+        return found.model_copy(update={"provider_data": {dialect.name: ours}})
     return found or UnknownContent(format=dialect.name, raw=raw)
 
 
@@ -58,27 +68,29 @@ def _read_text(raw: Mapping[str, Any], dialect: Dialect) -> Content | None:
         return None
     # With its citations, even none, as threads give it: as they take it, it is a text alone.
     notes = text.get("annotations")
-    inner = rest_of(text, ("value", *(["annotations"] if isinstance(notes, list) else [])))
-    rest["text"] = inner
-    annotations = tuple(read_annotation(note, value, dialect) for note in notes) if isinstance(notes, list) else ()
+    rest["text"] = rest_of(text, ("value", *(["annotations"] if isinstance(notes, list) else [])))
+    if "annotations" not in text:
+        rest["no_annotations"] = True
+    annotations = tuple(read_annotation(note, dialect) for note in notes) if isinstance(notes, list) else ()
     return TextContent(text=value, annotations=annotations, provider_data={dialect.name: rest})
 
 
-def read_annotation(raw: Json, text: str, dialect: Dialect, offset: int = 0) -> Annotation:
-    """Return a citation in a text that begins at `offset` of the whole; one of another kind is kept whole."""
+def read_annotation(raw: Json, dialect: Dialect) -> Annotation:
+    """Return a citation; one of another kind is kept whole."""
     note = object_or_empty(raw)
     kind = text_or_none(note.get("type")) or ""
     start, end = integer_or_none(note.get("start_index")), integer_or_none(note.get("end_index"))
-    if kind not in dialect.citations or not isinstance(note.get(kind), Mapping) or start is None or end is None:
+    if kind not in dialect.citations or not isinstance(note.get(kind), Mapping):
         return Annotation(kind="unknown", provider_data={dialect.name: {"raw": raw}})
-    start, end = start - offset, end - offset
     cited = note[kind]
-    names = {"file_id": "file_id", "quote": "snippet", "url": "url", "title": "title"}
+    names = {"url": "url", "title": "title"} if kind == "url_citation" else {"file_id": "file_id", "quote": "snippet"}
     values = {ours: cited[theirs] for theirs, ours in names.items() if isinstance(cited.get(theirs), str)}
     inner = rest_of(cited, [theirs for theirs, ours in names.items() if ours in values])
-    rest = rest_of(note, ("type", "start_index", "end_index", kind, "index"))
-    if rest.get("text") == text[max(start, 0) : max(end, 0)]:
-        del rest["text"]
+    rest = rest_of(note, ("type", kind))
+    if start is None or end is None or "text" not in note:
+        rest["without_place"] = True
+    else:
+        del rest["start_index"], rest["end_index"]
     if inner:
         rest[kind] = inner
     if kind != _kind_of(values, kind):
@@ -117,12 +129,17 @@ def _kept_within(dialect: Dialect, key: str, inner: JsonObject, outer: JsonObjec
 
 
 def read_attachment(raw: Json, dialect: Dialect) -> Content:
-    """Return an attached file, which keeps the tools that it is for."""
-    file_id = text_or_none(object_or_empty(raw).get("file_id"))
-    if not file_id:
-        return UnknownContent(format=dialect.name, raw=raw, provider_data={dialect.name: {"in": "attachments"}})
-    rest = rest_of(raw, ("file_id",))
-    return HostedFileContent(file_id=file_id, provider_data={dialect.name: {"attachment": rest}})
+    """Return an attached file, or an asset, which keeps the tools that it is for."""
+    attached = object_or_empty(raw)
+    file_id, source = text_or_none(attached.get("file_id")), object_or_empty(attached.get("data_source"))
+    uri = text_or_none(source.get("uri"))
+    if file_id:
+        rest = rest_of(attached, ("file_id",))
+        return HostedFileContent(file_id=file_id, provider_data={dialect.name: {"attachment": rest}})
+    if dialect.assets and uri is not None and "file_id" not in attached:
+        rest = {**attached, "data_source": rest_of(source, ("uri",))}
+        return UriContent(uri=uri, provider_data={dialect.name: {"attachment": rest}})
+    return UnknownContent(format=dialect.name, raw=raw, provider_data={dialect.name: {"in": "attachments"}})
 
 
 def is_attachment(item: Content, dialect: Dialect) -> bool:
@@ -130,15 +147,20 @@ def is_attachment(item: Content, dialect: Dialect) -> bool:
     ours = item.provider_data.get(dialect.name, {})
     if isinstance(item, HostedFileContent):
         return "attachment" in ours or not (item.media_type or "").startswith("image/")
+    if isinstance(item, UriContent):
+        return "attachment" in ours
     return isinstance(item, UnknownContent) and ours.get("in") == "attachments"
 
 
 def write_attachment(item: Content, dialect: Dialect, losses: Losses) -> Json:
     """Return an attachment. A file of another format's is for running code."""
+    rest = item.provider_data.get(dialect.name, {}).get("attachment")
+    if isinstance(item, UriContent):
+        more = object_or_empty(rest)
+        return {**more, "data_source": {"uri": item.uri, **object_or_empty(more.get("data_source"))}}
     if not isinstance(item, HostedFileContent):
         return item.raw if isinstance(item, UnknownContent) else None
     _note_lost_names(item, losses)
-    rest = item.provider_data.get(dialect.name, {}).get("attachment")
     usual: JsonObject = {"tools": [{"type": "code_interpreter"}]}
     return {"file_id": item.file_id, **(rest if isinstance(rest, dict) else usual)}
 
@@ -151,7 +173,7 @@ def _note_lost_names(item: HostedFileContent, losses: Losses) -> None:
 
 def write_part(item: Content, dialect: Dialect, losses: Losses) -> Json:
     """Return an item as a part of a message; what has none becomes text."""
-    ours = dict(item.provider_data.get(dialect.name, {}))
+    ours = rest_of(item.provider_data.get(dialect.name, {}), ("place",))
     match item:
         case UnknownContent() if item.format == dialect.name:
             return item.raw
@@ -181,28 +203,32 @@ def _write_picture(kind: str, inner: JsonObject, ours: JsonObject) -> Json:
 
 
 def _write_text(item: TextContent, ours: JsonObject, dialect: Dialect, losses: Losses) -> Json:
-    inner = ours.pop("text", None)
-    notes = [note for each in item.annotations if (note := _write_annotation(each, item.text, dialect, losses))]
+    inner, without = ours.pop("text", None), ours.pop("no_annotations", False)
+    notes = [note for each in item.annotations for note in _write_annotation(each, item.text, dialect, losses)]
     if not isinstance(inner, dict) and not notes:
         return {"type": "text", "text": item.text, **ours}
-    more = inner if isinstance(inner, dict) else {}
-    return {"type": "text", "text": {"value": item.text, "annotations": notes, **more}, **ours}
+    said: JsonObject = {"value": item.text, **({} if without and not notes else {"annotations": notes})}
+    return {"type": "text", "text": {**said, **(inner if isinstance(inner, dict) else {})}, **ours}
 
 
-def _write_annotation(note: Annotation, text: str, dialect: Dialect, losses: Losses) -> Json:
+def _write_annotation(note: Annotation, text: str, dialect: Dialect, losses: Losses) -> list[Json]:
+    """Return a citation; none where the service has no place for it."""
     ours = dict(note.provider_data.get(dialect.name, {}))
     if "raw" in ours:
-        return ours["raw"]
+        return [ours["raw"]]
     values = {"file_id": note.file_id, "url": note.url, "title": note.title, "quote": note.snippet}
     kind = str(ours.pop("type", None) or ("file_path" if note.kind == "file_path" else _kind_of(values, "")))
-    if kind not in dialect.citations or note.start is None or note.end is None:
+    without_place = ours.pop("without_place", False)
+    if kind not in dialect.citations or ((note.start is None or note.end is None) and not without_place):
         losses.add("text.annotations", f"left out but for {' and '.join(sorted(dialect.citations))}")
-        return None
+        return []
     more = ours.pop(kind, None)
     inner = {key: value for key, value in values.items() if value is not None}
     if kind != "url_citation" and (note.url or note.title) and not isinstance(more, dict):
         inner.pop("url", None)
         inner.pop("title", None)
         losses.add("text.annotations", "without the page and its title, where a file is cited")
-    place: JsonObject = {"text": text[note.start : note.end], "start_index": note.start, "end_index": note.end}
-    return {"type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **place, **ours}
+    place: JsonObject = {}
+    if not without_place:
+        place = {"text": text[note.start : note.end], "start_index": note.start, "end_index": note.end}
+    return [{"type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **place, **ours}]

@@ -32,9 +32,11 @@ from actbox.content.wire.reading import (
     text_or_none,
 )
 
-from .parts import Dialect, read_annotation, read_attachment, read_part
+from .parts import Dialect, read_attachment, read_part
 
-__all__ = ["read_annotation", "read_document", "read_message", "read_step", "read_tool_call"]
+UNDER_WAY = frozenset({"queued", "in_progress", "requires_action", "cancelling"})
+"""States of steps and runs that are not over."""
+_OUTCOMES = {"completed": "ok"}
 
 
 def read_document(document: Json, dialect: Dialect) -> list[Message]:
@@ -97,13 +99,13 @@ def read_message(raw: Mapping[str, Any], dialect: Dialect) -> Message:
     """Return a message of a thread; its attached files come after what it says."""
     values, fields = about(raw)
     contents: list[Content] = []
-    ours: JsonObject = {}
+    ours: JsonObject = {"fields": fields}
     content = raw.get("content")
     if isinstance(content, str):
         contents.append(TextContent(text=content))
         ours["form"] = "text"
     elif isinstance(content, list):
-        contents += [read_part(part, dialect) for part in content]
+        contents += [read_part(part, dialect, place) for place, part in enumerate(content)]
     if isinstance(content, str | list):
         del fields["content"]
     attached = raw.get("attachments")
@@ -111,33 +113,29 @@ def read_message(raw: Mapping[str, Any], dialect: Dialect) -> Message:
         contents += [read_attachment(one, dialect) for one in attached]
         del fields["attachments"]
     role = text_or_none(fields.get("role"))
-    if role is not None:
+    if role:
         del fields["role"]
-    if fields:
-        ours["fields"] = fields
-    return Message(role=role or "assistant", contents=tuple(contents), provider_data=kept(dialect.name, ours), **values)
+    elif "role" not in fields:
+        ours["no_role"] = True
+    return Message(role=role or "assistant", contents=tuple(contents), provider_data={dialect.name: ours}, **values)
 
 
 def read_step(raw: Mapping[str, Any], dialect: Dialect) -> Message:
-    """Return a step of a run as a message of the assistant, with the calls of tools and what they came to."""
-    contents, values, fields = step_contents(raw, dialect)
-    return Message(contents=tuple(contents), provider_data={dialect.name: {"step": fields}}, **values)
+    """Return a step of a run as a message of the assistant, with the calls of tools and what they came to.
 
-
-def step_contents(raw: Mapping[str, Any], dialect: Dialect) -> tuple[list[Content], dict[str, Any], JsonObject]:
-    """Return what a step has: its items, what it says of itself, and the rest."""
+    A run that is a message of its own is read so too: it has the error and the usage of a step, and no calls.
+    """
     values, fields = about(raw)
     contents: list[Content] = []
+    ours: JsonObject = {"step": fields}
     details = object_or_empty(raw.get("step_details"))
     calls = details.get("tool_calls")
-    if details.get("type") == "tool_calls" and isinstance(calls, list):
-        done = raw.get("status") == "completed"
+    if isinstance(calls, list):
         for number, call in enumerate(calls, 1):
-            contents += read_tool_call(call, dialect, number, done=done)
-        more = rest_of(details, ("type", "tool_calls"))
+            own_id = made_up_id(values.get("id"), number)
+            contents += read_tool_call(call, dialect, own_id, text_or_none(raw.get("status")))
+        ours["details"] = rest_of(details, ("tool_calls",))
         del fields["step_details"]
-        if more:
-            fields["step_details"] = more
     error = object_or_empty(raw.get("last_error"))
     if isinstance(error.get("message"), str):
         rest = rest_of(error, ("message", *(["code"] if isinstance(error.get("code"), str) else [])))
@@ -150,7 +148,7 @@ def step_contents(raw: Mapping[str, Any], dialect: Dialect) -> tuple[list[Conten
     if usage is not None:
         contents.append(usage)
         del fields["usage"]
-    return contents, values, fields
+    return Message(contents=tuple(contents), provider_data={dialect.name: ours}, **values)
 
 
 def read_usage(raw: Json, dialect: Dialect) -> UsageContent | None:
@@ -169,18 +167,31 @@ def read_usage(raw: Json, dialect: Dialect) -> UsageContent | None:
     return UsageContent(counts=counts, provider_data=kept(dialect.name, rest), **found)
 
 
-def read_tool_call(raw: Json, dialect: Dialect, number: int = 1, *, done: bool = True) -> list[Content]:
-    """Return a call of a tool and, where it has ended, its result. `number` is its place, for a call without an id."""
+def outcome_of(status: str | None) -> str | None:
+    """Return the outcome of code in a step of this status; `None` where the step is not over, or does not say."""
+    return None if status is None or status in UNDER_WAY else _OUTCOMES.get(status, status)
+
+
+def made_up_id(step_id: str | None, number: int) -> str:
+    """Return an id for a call that has none, by its place in the step."""
+    return f"{step_id or 'call'}-{number}"
+
+
+def read_tool_call(raw: Json, dialect: Dialect, own_id: str, status: str | None) -> list[Content]:
+    """Return a call of a tool and, where it has ended, its result.
+
+    `own_id` is for a call without an id; `status` is that of the step.
+    """
     call = object_or_empty(raw)
     kind = call.get("type")
     inner = object_or_empty(call.get(kind)) if isinstance(kind, str) else {}
     call_id = text_or_none(call.get("id"))
-    rest = rest_of(call, ("id", "type", kind) if isinstance(kind, str) else ())
+    rest = rest_of(call, ("type", str(kind), *(["id"] if call_id else [])))
     if not call_id:
-        call_id, rest["no_id"] = f"call-{number}", True
+        call_id, rest["no_id"] = own_id, True
     found: list[Content] | None = None
     if kind == "code_interpreter":
-        found = _read_code(call_id, inner, rest, dialect, done=done)
+        found = _read_code(call_id, inner, rest, dialect, status)
     elif kind == "function":
         found = _read_function(call_id, inner, rest, dialect)
     kept_whole = UnknownContent(format=dialect.name, raw=raw, provider_data={dialect.name: {"in": "tool_calls"}})
@@ -188,19 +199,23 @@ def read_tool_call(raw: Json, dialect: Dialect, number: int = 1, *, done: bool =
 
 
 def _read_code(
-    call_id: str, inner: Mapping[str, Any], rest: JsonObject, dialect: Dialect, *, done: bool
+    call_id: str, inner: Mapping[str, Any], rest: JsonObject, dialect: Dialect, status: str | None
 ) -> list[Content] | None:
     code, outputs = text_or_none(inner.get("input")), inner.get("outputs")
     if code is None:
         return None
-    more = rest_of(inner, ("input", *(["outputs"] if isinstance(outputs, list) else [])))
-    if more or not isinstance(outputs, list):
+    if more := rest_of(inner, ("input", *(["outputs"] if isinstance(outputs, list) else []))):
         rest["code_interpreter"] = more
-    call = CodeInterpreterCall(call_id=call_id, inputs=(code_content(code),), provider_data=kept(dialect.name, rest))
-    if not isinstance(outputs, list) or not (outputs or done):
+    if "outputs" not in inner:
+        rest["no_outputs"] = True
+    call = CodeInterpreterCall(
+        call_id=call_id, inputs=(code_content(code),), status=status, provider_data=kept(dialect.name, rest)
+    )
+    outcome = outcome_of(status)
+    if not isinstance(outputs, list) or not (outputs or outcome):
         return [call]
     read = tuple(read_output(one, dialect, place) for place, one in enumerate(outputs))
-    return [call, CodeInterpreterResult(call_id=call_id, outputs=read)]
+    return [call, CodeInterpreterResult(call_id=call_id, outputs=read, outcome=outcome)]
 
 
 def read_output(raw: Json, dialect: Dialect, place: int) -> Content:
@@ -210,12 +225,12 @@ def read_output(raw: Json, dialect: Dialect, place: int) -> Content:
     """
     output = object_or_empty(raw)
     if output.get("type") == "logs" and isinstance(output.get("logs"), str):
-        rest = rest_of(output, ("type", "logs", "index")) | ({"place": place} if place else {})
+        rest = rest_of(output, ("type", "logs")) | ({"place": place} if place else {})
         return TextContent(text=output["logs"], stream="stdout", provider_data=kept(dialect.name, rest))
     picture = object_or_empty(output.get("image"))
     file_id = text_or_none(picture.get("file_id"))
     if output.get("type") == "image" and file_id:
-        inner, rest = rest_of(picture, ("file_id",)), rest_of(output, ("type", "image", "index"))
+        inner, rest = rest_of(picture, ("file_id",)), rest_of(output, ("type", "image"))
         if inner:
             rest["image"] = inner
         return HostedFileContent(file_id=file_id, media_type="image/png", provider_data=kept(dialect.name, rest))
@@ -229,6 +244,8 @@ def _read_function(call_id: str, inner: Mapping[str, Any], rest: JsonObject, dia
     more = rest_of(inner, ("name", "arguments", *(["output"] if isinstance(output, str) else [])))
     if more:
         rest["function"] = more
+    if "output" not in inner:
+        rest["no_output"] = True
     rest |= arguments_kept(text)
     call = FunctionCall(
         call_id=call_id, name=name, arguments=arguments_from_json(text), provider_data=kept(dialect.name, rest)

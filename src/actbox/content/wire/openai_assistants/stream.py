@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actbox.content.items import (
@@ -19,10 +19,10 @@ from actbox.content.items import (
 )
 from actbox.content.messages import Message, Update
 from actbox.content.wire.format import Json
-from actbox.content.wire.reading import integer_or_none, kept, list_or_empty, object_or_empty, text_or_none
+from actbox.content.wire.reading import integer_or_none, kept, list_or_empty, object_or_empty, rest_of, text_or_none
 
 from .parts import Dialect, read_annotation, read_part
-from .reading import arguments_kept, read_message, read_output, read_step
+from .reading import UNDER_WAY, arguments_kept, made_up_id, read_message, read_output, read_step
 
 _OVER = ("completed", "incomplete", "failed", "cancelled", "expired")
 
@@ -47,25 +47,33 @@ class RunReader:
         if name == "done":
             return []
         if isinstance(name, str) and isinstance(data, Mapping):
-            word = name.rpartition(".")[2]
+            about, _, word = name.rpartition(".")
             if name == "error":
                 return [self._error(data)]
-            if name.startswith("thread.message."):
+            if name == "thread.created":
+                return []
+            known = word == "created" or word in UNDER_WAY or word in _OVER
+            if about == "thread.message" and (known or word == "delta"):
                 return self._message(word, data)
-            if name.startswith("thread.run.step."):
+            if about == "thread.run.step" and (known or word == "delta"):
                 return self._step(word, data)
-            if name == "thread.created" or name.startswith("thread.run."):
+            if about == "thread.run" and known:
                 return self._run(word, data)
         return [Update(contents=(UnknownContent(format=self._dialect.name, raw=dict(event)),))]
 
     def _error(self, data: Mapping[str, Any]) -> Update:
         rest = {key: value for key, value in data.items() if key not in ("message", "code")}
-        message, code = str(data.get("message") or ""), text_or_none(data.get("code"))
-        error = ErrorContent(message=message, code=code, provider_data=kept(self._dialect.name, rest))
+        message, code = text_or_none(data.get("message")), text_or_none(data.get("code"))
+        error = ErrorContent(
+            message=message or "the run failed", code=code, provider_data=kept(self._dialect.name, rest)
+        )
         return Update(contents=(error,))
 
     def _run(self, word: str, data: Mapping[str, Any]) -> list[Update]:
         """Return how a run ended. Before that, each event says again what the last one will say."""
+        if self._dialect.runs:
+            run = read_step(data, self._dialect)
+            return [_as_update(run, run.contents)] if word in _OVER else []
         if word not in (*_OVER, "requires_action"):
             return []
         return [Update(model=text_or_none(data.get("model")), provider_data={self._dialect.name: {"run": dict(data)}})]
@@ -75,24 +83,20 @@ class RunReader:
         parts = self._messages.setdefault(message_id or "", _Parts(self._dialect))
         if word == "delta":
             delta = object_or_empty(data.get("delta"))
-            contents = [item for part in list_or_empty(delta.get("content")) for item in parts.feed(part)]
+            said = enumerate(list_or_empty(delta.get("content")))
+            contents = [item for number, part in said for item in parts.feed(part, number)]
             role = text_or_none(delta.get("role"))
             return [Update(message_id=message_id, role=role, contents=tuple(contents))]
         message = read_message(data, self._dialect)
-        contents = list(message.contents) if word in _OVER else []
-        if parts.begun:
-            # What it says has come already; the files attached to it have not.
-            contents = contents[len(list_or_empty(data.get("content"))) :]
-        elif contents:
-            parts.begun = True
-        return [_as_update(message, contents)]
+        return [_as_update(message, parts.settled(message.contents) if word in _OVER else [])]
 
     def _step(self, word: str, data: Mapping[str, Any]) -> list[Update]:
-        step_id = text_or_none(data.get("id")) or ""
-        calls = self._steps.setdefault(step_id, _Calls(self._dialect))
+        step_id = text_or_none(data.get("id"))
+        calls = self._steps.setdefault(step_id or "", _Calls(self._dialect, step_id))
         if word == "delta":
             details = object_or_empty(object_or_empty(data.get("delta")).get("step_details"))
-            contents = [item for call in list_or_empty(details.get("tool_calls")) for item in calls.feed(call)]
+            called = enumerate(list_or_empty(details.get("tool_calls")))
+            contents = [item for number, call in called for item in calls.feed(call, number)]
             return [Update(message_id=step_id, role="assistant", contents=tuple(contents))] if contents else []
         if word not in _OVER:
             return []
@@ -100,7 +104,7 @@ class RunReader:
         return [_as_update(step, [item for each in step.contents for item in calls.settled(each)])]
 
 
-def _as_update(message: Message, contents: list[Content]) -> Update:
+def _as_update(message: Message, contents: Sequence[Content]) -> Update:
     return Update(
         contents=tuple(contents),
         role=message.role,
@@ -111,44 +115,76 @@ def _as_update(message: Message, contents: list[Content]) -> Update:
     )
 
 
+def _index_of(raw: Json, number: int) -> int:
+    """Return the place that a piece says it belongs to; where it says none, its number among those of the event."""
+    index = integer_or_none(object_or_empty(raw).get("index"))
+    return number if index is None else index
+
+
+def _without_index(raw: Json) -> Json:
+    return rest_of(raw, ("index",)) if isinstance(raw, Mapping) else raw
+
+
 class _Parts:
-    """The parts of a message, and how long the text of each is by now."""
+    """The parts of a message by their index, and what has come of each."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.begun = False
         self._dialect = dialect
         self._lengths: dict[int, int] = {}
+        self._cited: dict[int, int] = {}
 
-    def feed(self, raw: Json) -> list[Content]:
-        part = object_or_empty(raw)
-        self.begun = True
-        index = integer_or_none(part.get("index")) or 0
-        if part.get("type") == "text" and isinstance(part.get("text"), Mapping):
-            return [self._text(index, part["text"])]
-        whole = {key: value for key, value in part.items() if key != "index"}
-        return [read_part(whole if part else raw, self._dialect)]
+    def feed(self, raw: Json, number: int) -> list[Content]:
+        part, index = object_or_empty(raw), _index_of(raw, number)
+        text = part.get("text")
+        if part.get("type") == "text" and isinstance(text, Mapping):
+            return self._text(index, text)
+        item = read_part(_without_index(raw), self._dialect, index)
+        self._lengths[index] = self._lengths.get(index, 0) + len(item.text if isinstance(item, TextContent) else "")
+        return [item]
 
-    def _text(self, index: int, raw: Mapping[str, Any]) -> TextContent:
-        value, offset = text_or_none(raw.get("value")) or "", self._lengths.get(index, 0)
-        self._lengths[index] = offset + len(value)
-        # Places count from the beginning of the whole text, and those of an item from its own.
-        notes = (read_annotation(note, value, self._dialect, offset) for note in list_or_empty(raw.get("annotations")))
-        return TextContent(text=value, annotations=tuple(notes), provider_data={self._dialect.name: {"text": {}}})
+    def _text(self, index: int, raw: Mapping[str, Any]) -> list[Content]:
+        value, notes = text_or_none(raw.get("value")), list_or_empty(raw.get("annotations"))
+        ours: dict[str, JsonObject] = {self._dialect.name: {"text": {}, **({"place": index} if index else {})}}
+        self._lengths[index] = self._lengths.get(index, 0) + len(value or "")
+        found: list[Content] = []
+        if value is not None:
+            found.append(TextContent(text=value, provider_data=ours))
+        if notes:
+            # Their places count from the beginning of the whole text, to which an empty text adds them.
+            cited = tuple(read_annotation(_without_index(note), self._dialect) for note in notes)
+            self._cited[index] = self._cited.get(index, 0) + len(cited)
+            found.append(TextContent(text="", annotations=cited, provider_data=ours))
+        return found
+
+    def settled(self, items: Sequence[Content]) -> list[Content]:
+        """Return what the finished message has that has not come yet, such as the files attached to it."""
+        found: list[Content] = []
+        for index, item in enumerate(items):
+            if index not in self._lengths:
+                found.append(item)
+            elif isinstance(item, TextContent):
+                text, notes = item.text[self._lengths[index] :], item.annotations[self._cited.get(index, 0) :]
+                if text:
+                    found.append(item.model_copy(update={"text": text, "annotations": ()}))
+                if notes:
+                    found.append(item.model_copy(update={"text": "", "annotations": notes}))
+        return found
 
 
 class _Calls:
     """The calls of a step by their index, and what has been said of them."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, step_id: str | None) -> None:
         self._dialect = dialect
+        self._step_id = step_id
         self._ids: dict[int, str] = {}
         self._texts: dict[str, str] = {}
         self._answered: set[str] = set()
 
-    def feed(self, raw: Json) -> list[Content]:
+    def feed(self, raw: Json, number: int) -> list[Content]:
         call = object_or_empty(raw)
-        index = integer_or_none(call.get("index")) or 0
-        call_id = text_or_none(call.get("id")) or self._ids.get(index) or f"call-{index + 1}"
+        index = _index_of(call, number)
+        call_id = text_or_none(call.get("id")) or self._ids.get(index) or made_up_id(self._step_id, index + 1)
         self._ids[index] = call_id
         if call.get("type") == "code_interpreter":
             return self._code(call_id, object_or_empty(call.get("code_interpreter")))
@@ -162,10 +198,9 @@ class _Calls:
         if isinstance(code, str) and code:
             found.append(CodeInterpreterCall(call_id=call_id, inputs=(code_content(code),)))
         if outputs:
-            places = [integer_or_none(object_or_empty(output).get("index")) for output in outputs]
             read = tuple(
-                read_output(output, self._dialect, at if at is not None else place)
-                for place, (at, output) in enumerate(zip(places, outputs, strict=True))
+                read_output(_without_index(output), self._dialect, _index_of(output, number))
+                for number, output in enumerate(outputs)
             )
             found.append(CodeInterpreterResult(call_id=call_id, outputs=read))
         return found

@@ -26,9 +26,11 @@ from actbox.content.messages import Message
 from actbox.content.tools import HostedFileSearchTool, HostedTool
 from actbox.content.wire.degrade import as_text, outputs_as_text
 from actbox.content.wire.format import Json
+from actbox.content.wire.reading import text_or_none
 from actbox.content.wire.written import Losses, Written
 
 from .parts import Dialect, is_attachment, write_attachment, write_part
+from .reading import outcome_of
 
 MAX_RESULTS, MAX_CODE_FILES = 50, 20
 """How many results a search may be asked for, and how many files code can be given."""
@@ -117,8 +119,10 @@ class _Writer:
             role = "assistant" if role == "tool" else "user"
             self.losses.add("message.role", f"`{message.role}` becomes `{role}`: a thread has no other")
         fields = ours.get("fields")
-        read = isinstance(fields, dict) and "thread_id" in fields
+        read = isinstance(fields, dict)
         document: JsonObject = {**(self._about(message) if read else {}), "role": role}
+        if ours.get("no_role"):
+            del document["role"]
         attached = [item for item in items if is_attachment(item, self._dialect)]
         parts = [item for item in items if not is_attachment(item, self._dialect)]
         if ours.get("form") == "text" and len(parts) == 1 and isinstance(parts[0], TextContent):
@@ -130,14 +134,16 @@ class _Writer:
         return document | (fields if isinstance(fields, dict) else {})
 
     def _step(self, message: Message, items: list[Content], ours: JsonObject) -> Json:
-        fields = ours.get("step")
-        read = isinstance(fields, dict)
-        document: JsonObject = self._about(message) if read else {"object": "thread.run.step", "type": "tool_calls"}
+        fields, details = ours.get("step"), ours.get("details")
+        document: JsonObject = {"object": "thread.run.step", "type": "tool_calls"}
+        if isinstance(fields, dict):
+            document = {**self._about(message), **fields}
+        outcome = outcome_of(text_or_none(document.get("status")))
         calls: list[Json] = []
         for item in items:
             match item:
                 case CodeInterpreterCall() | FunctionCall():
-                    calls.append(self._call(item))
+                    calls.append(self._call(item, outcome))
                 case CodeInterpreterResult() | FunctionResult():
                     if (alone := self._without_call(item)) is not None:
                         calls.append(alone)
@@ -153,15 +159,11 @@ class _Writer:
                     }
                 case UsageContent():
                     document["usage"] = _write_usage(item, self._dialect)
-        if not read and not calls:
+        if not isinstance(fields, dict) and not calls:
             return None
-        more = fields.get("step_details") if isinstance(fields, dict) else None
-        if not isinstance(fields, dict) or fields.get("type") == "tool_calls" or calls:
-            details: JsonObject = {"type": "tool_calls", "tool_calls": calls}
-            document["step_details"] = {**details, **(more if isinstance(more, dict) else {})}
-        if isinstance(fields, dict):
-            keep = "step_details" not in document or not isinstance(more, dict)
-            document |= {key: value for key, value in fields.items() if keep or key != "step_details"}
+        if calls or isinstance(details, dict):
+            about: JsonObject = details if isinstance(details, dict) else {"type": "tool_calls"}
+            document["step_details"] = {**about, "tool_calls": calls}
         return document
 
     def _take_result(self, item: Any) -> Any:
@@ -169,30 +171,31 @@ class _Writer:
         waiting = self._results.get((_kind_of(item), item.call_id))
         return waiting.pop(0) if waiting else None
 
-    def _call(self, item: CodeInterpreterCall | FunctionCall) -> JsonObject:
+    def _call(self, item: CodeInterpreterCall | FunctionCall, outcome: str | None) -> JsonObject:
+        """Return a call with its result. `outcome` is what the step says of how its code ended."""
         ours = dict(item.provider_data.get(self._dialect.name, {}))
         identified: JsonObject = {} if ours.pop("no_id", False) else {"id": item.call_id}
         result = self._take_result(item)
         if isinstance(item, CodeInterpreterCall):
-            inner = self._code(item, result)
-            kind = "code_interpreter"
-            if "code_interpreter" in ours and result is None:
-                inner.pop("outputs")
+            inner = self._code(item, result, outcome)
+            kind, without = "code_interpreter", ours.pop("no_outputs", False)
         else:
             inner = self._function(item, result, ours)
-            kind = "function"
+            kind, without = "function", ours.pop("no_output", False)
+        if without and result is None:
+            del inner["outputs" if kind == "code_interpreter" else "output"]
         more = ours.pop(kind, None)
         return {**identified, "type": kind, kind: {**inner, **(more if isinstance(more, dict) else {})}, **ours}
 
-    def _code(self, item: CodeInterpreterCall, result: CodeInterpreterResult | None) -> JsonObject:
+    def _code(self, item: CodeInterpreterCall, result: CodeInterpreterResult | None, outcome: str | None) -> JsonObject:
         if item.language != "python":
             self.losses.add("code_interpreter_call.language", "left out: all code is Python")
         if any(isinstance(other, HostedFileContent) or getattr(other, "name", None) for other in item.inputs):
             self.losses.add("code_interpreter_call.inputs", "files are left out: they belong to the thread")
-        return {"input": item.code, "outputs": self._outputs(result) if result is not None else []}
+        return {"input": item.code, "outputs": self._outputs(result, outcome) if result is not None else []}
 
-    def _outputs(self, result: CodeInterpreterResult) -> list[Json]:
-        if result.exit_code is not None or result.outcome is not None:
+    def _outputs(self, result: CodeInterpreterResult, outcome: str | None = None) -> list[Json]:
+        if result.exit_code is not None or result.outcome not in (None, outcome):
             self.losses.add("code_interpreter_result.outcome", "left out, and so is the exit code")
         written: list[Json] = []
         for item in result.outputs:
