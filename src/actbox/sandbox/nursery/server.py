@@ -18,7 +18,7 @@ import sys
 from ..guest.rehearsal import rehearse
 from . import linux, seccomp
 from .child import Birth, be_child
-from .datagrams import receive, send
+from .datagrams import DescriptorsLost, receive, send
 from .host_mounts import HostMounts, Refused
 from .identity import Identity, has_privilege
 from .places import Places
@@ -97,7 +97,11 @@ class _Nursery:
 
     def _answer(self) -> bool:
         """Take one request and answer it; return whether there was one."""
-        data, descriptors = receive(self._control)
+        try:
+            data, descriptors = receive(self._control)
+        except DescriptorsLost as error:
+            send(self._control, {"error": error.strerror}, [])
+            return True
         if not data:
             return False
         answer: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest_process import GuestProcess
-from actbox.sandbox.nursery.datagrams import receive, send
+from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
 
 from .cgroups import RunGroup
 from .input_folder import InputFolder
@@ -249,8 +249,8 @@ class Child(GuestProcess):
         while True:
             try:
                 data, descriptors = receive(self._control)
-            except ConnectionResetError:  # it had not read all that it was told; what it said comes next
-                continue
+            except (ConnectionResetError, DescriptorsLost):  # it had not read all that it was told, or has said
+                continue  # something that came without its descriptors; what it said comes next
             except OSError:
                 return facts
             if not data:
@@ -265,6 +265,9 @@ class Child(GuestProcess):
             data, descriptors = receive(self._control)
         except ConnectionResetError:  # it has ended, and had not read all that it was told
             return False
+        except DescriptorsLost as error:
+            self._heard["failure"] = f"what the sandbox sent to the host did not arrive whole: {error.strerror}"
+            return True
         if data:
             self._take_in(data, descriptors)
         return bool(data)

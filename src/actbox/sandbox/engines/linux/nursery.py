@@ -20,7 +20,7 @@ from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.guest.boot import boot_command
-from actbox.sandbox.nursery.datagrams import receive, send
+from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[2])
 # What the nursery itself is started with; guests get variables of their own on top.
@@ -232,6 +232,8 @@ class Nursery:
             data, received = receive(self._control)
         except TimeoutError:
             raise
+        except DescriptorsLost as error:
+            raise SandboxUnavailable(f"the sandbox could not be made ({op}: {error.strerror})") from error
         except OSError as error:
             raise NurseryDied(f"the nursery process has ended ({error.strerror})") from error
         if not data:
