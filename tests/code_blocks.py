@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from markdown_it import MarkdownIt
+
+from tests.scripts import run_script
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,7 @@ def check_python(block: Block, folder: Path, *paths: Path) -> None:
 
     `print(…)  # text` says a whole line. `paths` are where it may import from besides.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", block.code],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=60,
-        env=environment,
-        check=False,
-    )
+    done = run_script(block.code, folder, paths=paths)
     assert done.returncode == 0, done.stderr
     printed = done.stdout.splitlines()
     for said in re.findall(r"print\(.*\) +# (.+)$", block.code, re.MULTILINE):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import engine_check
+from tests.scripts import run_script
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SHOWS = {
@@ -102,8 +101,7 @@ def _run(name: str, shows: list[str], folder: Path) -> None:
     found = engine_check("linux")
     if not found.works:
         pytest.skip(f"examples use the default engine, and none that isolates works here: {found.reason}")
-    command = [sys.executable, EXAMPLES / name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    done = run_script((EXAMPLES / name).read_text(), folder, file=EXAMPLES / name)
     assert done.returncode == 0, done.stderr
     for part in shows:
         assert part in done.stdout, done.stdout
