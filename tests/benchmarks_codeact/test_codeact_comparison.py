@@ -208,9 +208,9 @@ def test_an_answer_of_another_form_is_a_wrong_one(tmp_path: Path) -> None:
     ("arguments", "variables", "words"),
     [
         (("--model", "llama"), {}, "takes openai:MODEL"),
-        (("--model", "openai:"), {}, "names no model"),
-        (("--model", "openai:some"), {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY"),
-        (("--runs", "0"), {}, "at least 1"),
+        pytest.param(("--model", "openai:"), {}, "names no model", marks=pytest.mark.long),
+        pytest.param(("--model", "openai:some"), {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY", marks=pytest.mark.long),
+        pytest.param(("--runs", "0"), {}, "at least 1", marks=pytest.mark.long),
     ],
 )
 def test_what_cannot_be_measured_is_refused(
@@ -222,6 +222,7 @@ def test_what_cannot_be_measured_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_make_bench_sets_the_costs_of_each_program_beside_those_of_tool_calls() -> None:
     rows = {row["measure"]: row for row in measured_by_make_bench("codeact.costs")}
     assert all("scripted, no model asked" in measure for measure in rows)
@@ -230,6 +231,7 @@ def test_make_bench_sets_the_costs_of_each_program_beside_those_of_tool_calls() 
     assert {peer: figure["p50"] for peer, figure in calls["peers"].items()} == {ONE_A_TURN: 25, IN_PARALLEL: 4}
 
 
+@pytest.mark.long
 def test_make_bench_sets_the_core_beside_the_sandbox_alone_and_measures_what_goes_before_a_run() -> None:
     rows = measured_by_make_bench("codeact.overhead")
     bounds = {row["measure"]: row["target"]["p50"] for row in rows if row["target"]["p50"] is not None}
