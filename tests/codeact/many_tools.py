@@ -1,9 +1,9 @@
-"""Two hundred tools of the kinds that companies have, in the styles in which their servers name them."""
+"""Two hundred tools of the kinds that companies have, as their servers name them, and what people ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 from actbox.tools import Tool, Toolset
 
@@ -240,3 +240,124 @@ def many_tools() -> tuple[Toolset, dict[str, str]]:
     rows = list(_rows())
     toolset = Toolset([_tool(name, description, parameters) for _, name, description, parameters in rows])
     return toolset, {name: group for group, name, _, _ in rows if group}
+
+
+MEANT = {
+    "find a customer by email": "crm_find_contact",
+    "duplicate contacts": "crm_merge_contacts",
+    "log a phone call": "crm_log_call",
+    "add a new company": "crm_create_company",
+    "sales pipeline stage": "crm_move_deal_stage",
+    "revenue forecast for next quarter": "crm_forecast_revenue",
+    "create invoices": "billing_create_invoice",
+    "email an invoice to the customer": "billing_send_invoice",
+    "unpaid overdue invoices": "billing_list_overdue",
+    "refund": "billing_refund_payment",
+    "refunding a payment": "billing_refund_payment",
+    "charge a credit card": "billing_charge_card",
+    "VAT": "billing_calculate_tax",
+    "pause a subscription": "billing_pause_subscription",
+    "list discount codes": "billing_list_coupon",
+    "free time slot for a meeting": "calendar.find_free_slot",
+    "create a calendar meeting": "calendar.create_event",
+    "invite somebody to an event": "calendar.invite_attendee",
+    "rescheduling": "calendar.reschedule_event",
+    "open a github issue": "github-create-issue",
+    "merge PR pull request": "github-merge-pull-request",
+    "list pull requests": "github-list-pull-request",
+    "search source code": "github-search-code",
+    "run CI workflow": "github-run-workflow",
+    "commit history of a branch": "github-list-commits",
+    "escalate ticket to on-call engineer": "escalateSupportTicket",
+    "assign ticket": "assignSupportTicket",
+    "customer satisfaction score": "getCustomerSatisfaction",
+    "support tickets list": "listSupportTicket",
+    "approve vacation": "hr_approve_leave",
+    "remaining vacation days": "hr_leave_balance",
+    "payroll": "hr_run_payroll",
+    "who reports to whom": "hr_org_chart",
+    "list open job positions": "hr_list_job_posting",
+    "units in stock": "inventory_check_stock",
+    "move stock between warehouses": "inventory_transfer_stock",
+    "barcode": "inventory_scan_barcode",
+    "order goods from a supplier": "inventory_create_purchase_order",
+    "reboot server machine": "cloud.restartInstance",
+    "logs of a service": "cloud.tailLogs",
+    "rotate password": "cloud.rotateSecret",
+    "cpu metrics": "cloud.getMetrics",
+    "monthly cloud costs": "cloud.estimateCost",
+    "create bucket": "cloud.createBucket",
+    "publish blog article": "cms_publish_article",
+    "resize an image": "cms_resize_image",
+    "read a file": "files_read_text",
+    "archive files as zip": "files_zip",
+    "rename file": "files_move",
+    "sha256 checksum": "files_checksum",
+    "weather forecast": "weather_forecast",
+    "weather tomorrow": "weather_forecast",
+    "storm warnings": "weather_alerts",
+    "sunset": "weather_sun_times",
+    "air pollution quality": "weather_air_quality",
+    "send email with attachment": "mail_send",
+    "sendmail": "mail_send",
+    "reply to a message": "mail_reply",
+    "forward mail": "mail_forward",
+    "post to slack channel": "slack_post_message",
+    "emoji reaction": "slack_add_reaction",
+    "geocoding an address": "maps_geocode",
+    "route from A to B": "maps_directions",
+    "restaurants nearby": "maps_nearby_places",
+    "timezone": "maps_time_zone",
+    "convert euros to dollars currency": "finance_convert_currency",
+    "currency conversion": "finance_convert_currency",
+    "exchange rates": "finance_exchange_rate",
+    "share price": "finance_stock_quote",
+    "bank transfer": "finance_transfer_money",
+    "account balance": "finance_account_balance",
+    "translation": "text_translate",
+    "summarise text": "text_summarize",
+    "extract text from scanned image": "text_ocr",
+    "which language is this": "text_detect_language",
+    "turn on the light": "turn_on",
+    "thermostat temperature": "set_thermostat",
+    "sql query": "query_database",
+    "table columns": "describe_table",
+    "what time is it": "current_time",
+    "new uuid": "generate_uuid",
+    "deletebranch": "github-delete-branch",
+    "getSupportMacro": "getSupportMacro",
+    "get support macro": "getSupportMacro",
+    "get a request for sick leave": "hr_get_leave_request",
+    "cancel an invoice": "billing_void_invoice",
+    "delete file": "files_delete",
+    "what is the temperature in a city": "weather_current",
+    "find files containing a pattern": "files_search",
+    "download link for a file": "files_share_link",
+    "edit a blog article": "cms_update_article",
+    "list employees": "hr_list_employee",
+    "remove a branch from the repository": "github-delete-branch",
+    "positive or negative text": "text_sentiment",
+    "driving route": "maps_directions",
+    "show virtual machines": "cloud.listInstance",
+    "replace a secret": "cloud.rotateSecret",
+    "spending by department": "finance_budget_report",
+    "upload to slack": "slack_upload_file",
+    "warehouse sql": "query_database",
+}
+
+
+class Hit(TypedDict):
+    title: str
+
+
+def find_hits(text: str, limit: int = 3) -> list[Hit]:
+    """Find hits."""
+    return []
+
+
+def made(name: str, description: str = "", **properties: Any) -> Tool:
+    return Tool.from_schema(name, description, {"type": "object", "properties": properties}, lambda **arguments: None)
+
+
+def names(*tools: str) -> Toolset:
+    return Toolset([made(name) for name in tools])

@@ -8,6 +8,7 @@ import pytest
 
 from actbox import ErrorKind, InvalidValue, open_sandbox, tool
 from actbox.codeact import CodeActConfig, CodeActOutcome, CodeActRunner
+from actbox.codeact.outcome import EXIT_NOT_RUN
 
 SENT: list[str] = []
 
@@ -39,7 +40,7 @@ async def test_a_wrong_call_is_found_before_the_right_one_above_it_is_made(run: 
     (outcome,) = await came_of(run, "send('a')\nsend(addres='b')")
     assert outcome.result.error is not None
     assert (outcome.result.error.kind, outcome.result.error.line) == (ErrorKind.TYPE, 2)
-    assert (outcome.result.exit_code, SENT) == (1, [])
+    assert (outcome.result.exit_code, SENT) == (EXIT_NOT_RUN, [])
     assert "addres" in outcome.text
     assert "nothing ran" in outcome.text
 

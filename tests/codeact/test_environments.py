@@ -12,28 +12,12 @@ import pytest
 import actbox
 from actbox import ErrorKind, Policy, Sandbox, SandboxUnavailable, Unsupported
 from actbox.codeact import CodeActConfig, CodeActOutcome, CodeActRunner
+from tests.codeact.runners import Opener
 
 pytestmark = pytest.mark.one_engine_first
 
 KEEP = "open('/workspace/kept.txt', 'a').write('x'); open('/output/made.txt', 'w').write('y')"
 READ = "import os; [sorted(os.listdir('/workspace')), open('/workspace/kept.txt').read()]"
-
-
-class Opener:
-    """Opens sandboxes, and keeps them to be looked at."""
-
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
-        self.opened: list[Sandbox] = []
-
-    def __call__(self, policy: Policy) -> Sandbox:
-        self.opened.append(actbox.open_sandbox(self.engine, policy=policy, allow_unisolated=True))
-        return self.opened[-1]
-
-
-@pytest.fixture
-def opener(isolated_engine: str) -> Opener:
-    return Opener(isolated_engine)
 
 
 async def did(runner: CodeActRunner, config: CodeActConfig, code: str, *, scope: str = "") -> CodeActOutcome:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
 
-from actbox.core.domains import AllowedDomain
+from actbox.core.domains import AllowedDomain, is_method
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import INPUT, FileMount
+from actbox.core.secrets import Secret
 
 FileMountInput = str | tuple[str | Path, str] | FileMount
 """A host path that is the path below `/input` as well, a pair of the two, or a `FileMount`."""
@@ -60,7 +61,11 @@ def below_input(path: object) -> PurePosixPath:
 
 
 def allowed_domains(given: AllowedDomainInput | Iterable[AllowedDomainInput]) -> dict[str, AllowedDomain]:
-    """Return allow-list entries by their normalised targets. Raises `InvalidValue` as `AllowedDomain` does."""
+    """Return allow-list entries by their normalised targets.
+
+    Raises `InvalidValue` as `AllowedDomain` does, and for methods that stand where targets do.
+    """
+    _check_no_methods(given)
     return {str(domain): domain for domain in map(_domain_of, _each(given, AllowedDomain, _is_domain_pair))}
 
 
@@ -78,6 +83,20 @@ def check_apart(mounts: Iterable[FileMount]) -> None:
     for outer, inner in pairwise(paths):
         if inner.is_relative_to(outer):
             raise InvalidValue(f"the mount at {inner} lies in the one at {outer}; give one of them a path of its own")
+
+
+def check_secrets_go(secrets: Iterable[Secret], before: Iterable[AllowedDomain], left: Iterable[AllowedDomain]) -> None:
+    """Raise `InvalidValue` where a secret goes to a place that only entries which are not `left` allow."""
+    before, left = list(before), list(left)
+    for secret in secrets:
+        for place in secret.places():
+            allowing = [domain for domain in before if domain.overlaps(place)]
+            if allowing and not any(domain.overlaps(place) for domain in left):
+                needed = ", ".join(repr(str(domain)) for domain in allowing)
+                raise InvalidValue(
+                    f"the secret {secret.name!r} goes to {place}, which nothing but {needed} allows, so that it cannot"
+                    " be removed: add what else allows that first, or make a configuration without the secret"
+                )
 
 
 def _each(given: object, kind: type, is_pair: Callable[[object], bool]) -> list[object]:
@@ -106,6 +125,19 @@ def _is_domain_pair(given: object) -> bool:
     return several or (isinstance(methods, str) and "." not in methods)
 
 
+def _check_no_methods(given: object) -> None:
+    """Raise `InvalidValue` for a tuple such as `("a.com", "GET", "HEAD")`, which would be three targets."""
+    if not isinstance(given, tuple) or not all(isinstance(item, str) for item in given) or _is_domain_pair(given):
+        return
+    methods = [item for item in given[1:] if is_method(item)]
+    if methods:
+        pair = (given[0], methods)
+        raise InvalidValue(
+            f"{methods[0]!r} is a method and no host: write {pair!r} for a target with its methods, and a"
+            f" list for several targets, not {given!r}"
+        )
+
+
 def _mount_of(given: object) -> FileMount:
     if isinstance(given, FileMount):
         return given
@@ -122,7 +154,10 @@ def _domain_of(given: object) -> AllowedDomain:
     if isinstance(given, AllowedDomain):
         return given
     if isinstance(given, str):
+        if given.isupper() and is_method(given):  # as nobody writes a host
+            raise InvalidValue(f"{given!r} is a method and no host: write a pair such as ('example.com', [{given!r}])")
         return AllowedDomain(given)
+    _check_no_methods(given)
     if isinstance(given, tuple) and len(given) == 2:
         target, methods = given
         return AllowedDomain(target, [methods] if isinstance(methods, str) else methods)

@@ -20,6 +20,7 @@ from .capabilities import (
     FileMountInput,
     allowed_domains,
     check_apart,
+    check_secrets_go,
     domain_key,
     file_mounts,
     mount_key,
@@ -206,17 +207,24 @@ class CodeActConfig:
             return self._domains.values()
 
     def remove_allowed_domain(self, target: str) -> None:
-        """Remove the entry of a target. Raises `KeyError`."""
+        """Remove the entry of a target. Raises what `remove_allowed_domains` does."""
         self.remove_allowed_domains(target)
 
     def remove_allowed_domains(self, *targets: str) -> None:
-        """Remove the entries of these targets, all or none. Raises `KeyError`."""
+        """Remove the entries of these targets, all or none.
+
+        Raises `KeyError`, and `InvalidValue` where a secret could not go any more where it has to.
+        """
+        keys = [domain_key(target) for target in targets]
         with self._changing():
-            self._domains.remove(map(domain_key, targets))
+            left = self._domains.without(keys)
+            check_secrets_go(self.settings.secrets, self._domains.values(), left.values())
+            self._domains.remove(keys)
 
     def clear_allowed_domains(self) -> None:
-        """Remove all entries: programs then have no network."""
+        """Remove all entries: programs then have no network. Raises `InvalidValue` as `remove_allowed_domains` does."""
         with self._changing():
+            check_secrets_go(self.settings.secrets, self._domains.values(), ())
             self._domains.clear()
 
     # One run

@@ -29,21 +29,14 @@ _FORGOTTEN = "the files of earlier calls are gone: their sandbox was closed, as 
 
 @dataclass(eq=False, slots=True)
 class Environment:
-    """A sandbox and who uses it. `warnings` are for the next result."""
+    """A sandbox and who uses it. `turns` are of what may go on only once here; `warnings` are for the next result."""
 
     sandbox: Sandbox
     started: Future[None] = field(default_factory=Future)
     users: int = 0
     dropped: bool = False
+    turns: Turns = field(default_factory=Turns)
     warnings: tuple[str, ...] = ()
-    _turns: tuple[asyncio.AbstractEventLoop, Turns] | None = None
-
-    def turns(self) -> Turns:
-        """Return the turns of what may go on only once here, among the runs of one event loop."""
-        loop = asyncio.get_running_loop()
-        if self._turns is None or self._turns[0] is not loop:
-            self._turns = (loop, Turns())
-        return self._turns[1]
 
 
 class Environments:

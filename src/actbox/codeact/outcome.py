@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from actbox.content.render import cut, render
+from actbox.content.render import cut, render, render_stderr
 from actbox.core.call_log import CallLog
+from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.result import Artifact, ExecutionResult
 
@@ -27,11 +28,14 @@ class CodeActOutcome:
     """What came of one call.
 
     `text` is all that a model is to read of it. `result` has the files that come back and says of others, in its
-    warnings, why they do not. `calls` are the calls of tools that the program made.
+    warnings, why they do not; `left_files` says whether there were any. `calls` are the calls of tools that the
+    `program` made, which is empty where the model sent none.
     """
 
     result: ExecutionResult
+    program: str = field(repr=False)
     calls: CallLog = field(repr=False)
+    left_files: bool
     text: str = field(repr=False)
     max_chars: int = field(repr=False)
 
@@ -40,10 +44,17 @@ class CodeActOutcome:
         cls, result: ExecutionResult, settings: CodeActSettings, *, program: str, calls: CallLog, file_surface: bool
     ) -> Self:
         """Return what a model and its agent get of a result."""
+        left_files = bool(result.artifacts)
         kept, left_out = _files(result.artifacts, settings, file_surface=file_surface)
         result = replace(result, artifacts=kept, warnings=(*result.warnings, *left_out))
-        text = render(result, program=program, calls=calls, max_chars=settings.max_chars)
-        return cls(result=result, calls=calls, text=text, max_chars=settings.max_chars)
+        return cls(
+            result=result,
+            program=program,
+            calls=calls,
+            left_files=left_files,
+            text=render(result, program=program, calls=calls, max_chars=settings.max_chars, has_run=left_files),
+            max_chars=settings.max_chars,
+        )
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -54,15 +65,16 @@ class CodeActOutcome:
         """Return the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
 
         `stdout` ends with the text of the last expression's value where there is one, `stderr` with the error and what
-        else is to be known. `output_files` has the paths of the files that come back, where there are any.
+        else is to be known. Each has half of the characters at most. `output_files` has the paths of the files that
+        come back, where there are any.
         """
-        result = self.result
+        result, most = self.result, self.max_chars // 2
         value = f"{result.value_text}\n" if result.value_text is not None else ""
-        rest = replace(result, stdout="", stderr="", value_text=None, artifacts=())
-        told = render(rest, calls=self.calls, max_chars=self.max_chars // 2) if rest.error or rest.warnings else ""
         shape: dict[str, Any] = {
-            "stdout": cut(_ended(result.stdout) + value if value else result.stdout, self.max_chars // 2),
-            "stderr": cut(result.stderr, self.max_chars // 4) if not told else _ended(result.stderr) + told,
+            "stdout": cut(_ended(result.stdout) + value if value else result.stdout, most),
+            "stderr": render_stderr(
+                result, program=self.program, calls=self.calls, max_chars=most, has_run=self.left_files
+            ),
             "exit_code": result.exit_code,
             "success": result.success,
         }
@@ -88,13 +100,15 @@ def _files(
             continue
         why = ""
         if artifact.size > settings.max_output_file_bytes:
-            why = f"one file may have {settings.max_output_file_bytes:,} bytes"
+            why = f"one file may have {counted(settings.max_output_file_bytes, 'byte')}"
         elif len(kept) >= settings.max_output_files:
-            why = f"{settings.max_output_files:,} files may come back from one call"
+            why = f"{counted(settings.max_output_files, 'file')} may come back from one call"
         elif total + artifact.size > settings.max_output_total_bytes:
-            why = f"all files of one call may have {settings.max_output_total_bytes:,} bytes"
+            why = f"all files of one call may have {counted(settings.max_output_total_bytes, 'byte')}"
         if why:
-            left_out.append(f"output/{artifact.name} ({artifact.size:,} bytes) does not come back, since {why}")
+            left_out.append(
+                f"output/{artifact.name} ({counted(artifact.size, 'byte')}) does not come back, since {why}"
+            )
         else:
             kept.append(artifact)
             total += artifact.size

@@ -27,13 +27,16 @@ class Registry(Generic[T]):
 
         Raises `KeyError` where one is missing; the message lists what there is.
         """
+        self._entries = self.without(keys)
+
+    def without(self, keys: Iterable[str]) -> dict[str, T]:
+        """Return the entries that removing these keys would leave, and remove nothing. Raises as `remove` does."""
         wanted = list(dict.fromkeys(keys))
         missing = [key for key in wanted if key not in self._entries]
         if missing:
             there = ", ".join(map(repr, self._entries)) or "none"
             raise KeyError(f"there is no {self._what} {', '.join(map(repr, missing))}; there are: {there}")
-        for key in wanted:
-            del self._entries[key]
+        return {key: entry for key, entry in self._entries.items() if key not in wanted}
 
     def clear(self) -> None:
         """Remove all entries."""

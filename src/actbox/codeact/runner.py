@@ -71,8 +71,10 @@ class CodeActRunner:
 
     Where a question has to be decided by a framework that calls again with the answer, `execute` returns
     `ApprovalNeeded`, and the question waits under its scope and call id, for `approval_timeout` seconds: a call of a
-    program is then refused, and a program that has not begun never does. The bundled style asks nobody here: that a
-    run requires approval is said by `FrozenRun.approval`, and who calls `execute` has had it given.
+    program is then refused, and a program that has not begun never does. So calls that may ask need call ids of their
+    own: while one waits, another under the same scope and call id that would ask does not run, and its outcome says so.
+    The bundled style asks nobody here: that a run requires approval is said by `FrozenRun.approval`, and who calls
+    `execute` has had it given.
 
     Methods raise nothing but what they are cancelled with: whatever goes wrong is an outcome. Cancelling `execute` ends
     the program.
@@ -110,15 +112,15 @@ class CodeActRunner:
             return _outcome(run, not_run(ErrorKind.CANCELLED, _CLOSED), program)
         wrong = await self._check(run, program)
         if wrong is not None:
-            failed = wrong.kind is not ErrorKind.TYPE
-            return _outcome(run, ExecutionResult(exit_code=EXIT_NOT_RUN if failed else 1, error=wrong), program)
+            return _outcome(run, ExecutionResult(exit_code=EXIT_NOT_RUN, error=wrong), program)
         plan = await _plan(run, program)
         if plan.approval.required:
             waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None)
-            request = plan.approval.request(program)
-            self._wait(scope, call_id, waiting)
-            return _needed(request, waiting, scope, call_id)
-        return await self._begin(run, program, plan, scope, call_id)
+            if self._wait(scope, call_id, waiting):
+                return _needed(plan.approval.request(program), waiting, scope, call_id)
+        elif not (plan.approval.toolset.requiring and self._is_taken(scope, call_id)):
+            return await self._begin(run, program, plan, scope, call_id)
+        return _outcome(run, not_run(ErrorKind.CANCELLED, _TAKEN, hint=_TAKEN_HINT, type="Busy"), program)
 
     async def answer(
         self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = "", decision: ApprovalDecision
@@ -208,23 +210,39 @@ class CodeActRunner:
 
     async def _go_on(self, waiting: Waiting, scope: str, call_id: str) -> CodeActOutcome | ApprovalNeeded:
         assert waiting.paused is not None
-        came = await waiting.paused.next()
-        if isinstance(came, CodeActOutcome):
-            return came
-        self._wait(scope, call_id, waiting)
-        return _needed(came, waiting, scope, call_id)
+        while True:
+            came = await waiting.paused.next()
+            if isinstance(came, CodeActOutcome):
+                return came
+            if self._wait(scope, call_id, waiting):
+                return _needed(came, waiting, scope, call_id)
+            waiting.paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
 
-    def _wait(self, scope: str, call_id: str, waiting: Waiting) -> None:
+    def _wait(self, scope: str, call_id: str, waiting: Waiting) -> bool:
+        """Keep a question until it is answered; return whether it can be, under this scope and call id."""
+        given_up = []
         with self._lock:
-            given_up = [self._waiting.pop((scope, call_id), None)]
+            there = self._waiting.get((scope, call_id))
+            if there is not None and not self._is_over(there):
+                return False
             self._waiting[scope, call_id] = waiting
+            self._waiting.move_to_end((scope, call_id))
             while len(self._waiting) > (0 if self._closed else self._most_waiting):
                 given_up.append(self._waiting.popitem(last=False)[1])
         for each in given_up:
-            if each is not None and each.paused is not None:
+            if each.paused is not None:
                 each.paused.abandon()
+        return True
+
+    def _is_taken(self, scope: str, call_id: str) -> bool:
+        with self._lock:
+            there = self._waiting.get((scope, call_id))
+            return there is not None and not self._is_over(there)
 
     def _is_over(self, waiting: Waiting) -> bool:
+        """Return whether nothing waits for an answer any more: it took too long, or the program has ended."""
+        if waiting.paused is not None:
+            return waiting.paused.is_over
         timeout = self._approval_timeout
         return timeout is not None and time.monotonic() - waiting.asked_at > timeout
 
@@ -255,6 +273,12 @@ _GONE = (
     "the run that waited for approval is gone, since it waited too long, or its process or its event loop has ended;"
     " what it had done before stays done, and nothing was run again"
 )
+_TAKEN = (
+    "another program waits for approval under the same call id, and nobody could tell whose answer it is: this one did"
+    " not run"
+)
+_TAKEN_HINT = "send it again when the other one has ended"
+_UNASKED = "another program waits for approval under the same call id, so that nobody can be asked about this call"
 _BUSY = (
     "another program waits for approval and uses /output, which is emptied before each program: this one did not run"
 )
@@ -287,11 +311,10 @@ async def _run(sandbox: Sandbox, program: str, toolset: Toolset, calls: CallLog,
 
 async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls: CallLog) -> ExecutionResult:
     """Run a program after `/output` was emptied, when no other program of its conversation uses that."""
-    turns = place.turns()
     try:
-        async with turns.one():
+        async with place.turns.one():
             if toolset.approver is not None:
-                toolset = toolset.asking(PausingApprover(toolset.approver, turns))
+                toolset = toolset.asking(PausingApprover(toolset.approver, place.turns))
             await _empty_output(place.sandbox)
             return await _run(place.sandbox, program, toolset, calls, alone=False)
     except Paused:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 
 class Paused(Exception):
@@ -12,36 +15,86 @@ class Paused(Exception):
 
 
 class Turns:
-    """One turn at a time, in one event loop; first come, first served."""
+    """One turn at a time, for any number of event loops and threads; first come, first served."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._paused = asyncio.Event()
+        self._lock = threading.Lock()
+        self._now: _Turn | None = None
+        self._paused = False
+        self._waiting: deque[_Turn] = deque()
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None]:
         """Have a turn for a block. Raises `Paused` where whoever has it is paused, or comes to be meanwhile."""
-        taking = asyncio.ensure_future(self._lock.acquire())
-        pausing = asyncio.ensure_future(self._paused.wait())
-        try:
-            await asyncio.wait({taking, pausing}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            pausing.cancel()
-            if not taking.done():
-                taking.cancel()
-                await asyncio.wait({taking})
-        if taking.cancelled():
-            raise Paused
+        turn = await self._take()
         try:
             yield
         finally:
-            self._paused.clear()
-            self._lock.release()
+            self._end(turn)
 
     def pause(self) -> None:
         """Say that whoever has the turn waits for somebody; those who wait for their turn wait no more."""
-        self._paused.set()
+        with self._lock:
+            self._paused = True
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            for turn in waiting:
+                turn.tell(has_come=False)
 
     def resume(self) -> None:
         """Say that it goes on."""
-        self._paused.clear()
+        with self._lock:
+            self._paused = False
+
+    async def _take(self) -> _Turn:
+        loop = asyncio.get_running_loop()
+        turn = _Turn(loop, loop.create_future())
+        with self._lock:
+            # One whose event loop was closed under it never says that it is over.
+            if self._now is None or self._now.loop.is_closed():
+                self._now, self._paused = turn, False
+                return turn
+            if self._paused:
+                raise Paused
+            self._waiting.append(turn)
+        try:
+            has_come = await turn.coming
+        except asyncio.CancelledError:
+            self._end(turn)
+            raise
+        if not has_come:
+            raise Paused
+        return turn
+
+    def _end(self, turn: _Turn) -> None:
+        """Let the next one have its turn, where this one has it, or was about to; else it is waited for no more."""
+        with self._lock:
+            if self._now is not turn:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                return
+            self._now, self._paused = None, False
+            while self._waiting and self._now is None:
+                following = self._waiting.popleft()
+                if following.tell(has_come=True):
+                    self._now = following
+
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    """A turn of a program in an event loop; `coming` has whether it has come, or is waited for no more."""
+
+    loop: asyncio.AbstractEventLoop
+    coming: asyncio.Future[bool]
+
+    def tell(self, *, has_come: bool) -> bool:
+        """Tell whoever waits, from any thread. Return whether its event loop is there to be told."""
+        try:
+            self.loop.call_soon_threadsafe(self._set, has_come)
+        except RuntimeError:
+            return False
+        return True
+
+    def _set(self, has_come: bool) -> None:
+        if not self.coming.done():
+            self.coming.set_result(has_come)

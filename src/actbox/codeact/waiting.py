@@ -60,6 +60,11 @@ class PausableRun:
                 self._asked = answer
                 return request
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has ended, or its event loop and so the program with it."""
+        return self._task.done() or self.loop.is_closed()
+
     def answer(self, decision: ApprovalDecision) -> None:
         """Decide the question that was handed out last; one that was refused meanwhile stays so."""
         asked, self._asked = self._asked, None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from actbox.core.call_log import CallLog, ToolCallRecord
+from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.result import ExecutionResult
 
@@ -51,20 +52,21 @@ def render(
     calls: CallLog | None = None,
     max_chars: int = MAX_CHARS,
     whole: str = "",
+    has_run: bool = False,
 ) -> str:
     """Return what a model is to read of a result: output, value, files and error, each under a heading of its own.
 
     A failure is told with its kind, exit code, type and message, the program's own frames, a hint and, where they are
     given, the lines of `program` around the one that failed and the `calls` that it had made, so that what had an
-    effect is not done twice. Where nothing ran at all, the heading of the error says so.
+    effect is not done twice. Where nothing ran at all, the heading of the error says so; `has_run` says that something
+    did, which the result does not show any more.
 
     The text has at most `max_chars` characters, at least `LEAST_CHARS`. Short parts stay as they are, the others share
     what is left: each keeps its beginning and its end, and a note says how many of how many characters are missing, the
     first of them also where the `whole` is ("the file /output/stdout.txt"): one line of at most `MOST_WHOLE_CHARS`.
     Raises `InvalidValue` for bounds that cannot be held.
     """
-    if max_chars < LEAST_CHARS:
-        raise InvalidValue(f"max_chars must be at least {LEAST_CHARS:,}, not {max_chars:,}")
+    _check_chars(max_chars)
     if len(whole) > MOST_WHOLE_CHARS or not whole.isprintable():
         raise InvalidValue(f"whole must be one line of at most {MOST_WHOLE_CHARS} characters, not {whole[:200]!r}")
     parts = [
@@ -72,11 +74,29 @@ def render(
         _Part("value", result.value_text or "", 2, most=_MAX_VALUE_CHARS),
         _Part("files in output/", _files(result), 1),
         _Part("stderr", _stderr(result), 2),
-        *_failure(result, program, calls),
-        _Part("warnings", "\n".join(result.warnings), 1),
+        *_what_went_wrong(result, program, calls, has_run),
     ]
-    told = [part for part in parts if part.always or part.text]
-    return "\n\n".join(_fitted(told, max_chars, whole)) if told else _NO_OUTPUT
+    return _joined(parts, max_chars, whole) or _NO_OUTPUT
+
+
+def render_stderr(
+    result: ExecutionResult,
+    *,
+    program: str | None = None,
+    calls: CallLog | None = None,
+    max_chars: int = MAX_CHARS,
+    has_run: bool = False,
+) -> str:
+    """Return what stands for standard error where a model reads it beside the output, in a field of its own.
+
+    Standard error has no heading here; below it are the error and the warnings as in `render`, if there are any. The
+    bounds are those of `render`.
+    """
+    _check_chars(max_chars)
+    wrong = [part for part in _what_went_wrong(result, program, calls, has_run) if part.is_told]
+    if not wrong:
+        return cut(result.stderr, max_chars)
+    return _joined([_Part("", _stderr(result), 2), *wrong], max_chars, "")
 
 
 def cut(text: str, most: int, *, whole: str = "") -> str:
@@ -96,18 +116,31 @@ def _note(missing: int, length: int, whole: str) -> str:
     return f"\n[… {missing:,} of {length:,} characters left out{where} …]\n"
 
 
+def _check_chars(max_chars: int) -> None:
+    if max_chars < LEAST_CHARS:
+        raise InvalidValue(f"max_chars must be at least {LEAST_CHARS:,}, not {max_chars:,}")
+
+
 # The parts
 
 
 class _Part:
-    """A piece of the text. `weight` is its share of the room among those that are cut, `most` a bound of its own."""
+    """A piece of the text, below its heading where it has one.
+
+    `weight` is its share of the room among those that are cut, `most` a bound of its own.
+    """
 
     def __init__(self, heading: str, text: str, weight: int, *, most: int | None = None, always: bool = False) -> None:
-        self.heading = f"[{heading}]"
+        self.heading = f"[{heading}]\n" if heading else ""
         self.text = text.rstrip()
         self.weight = weight
         self.most = most
         self.always = always
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the model reads of it."""
+        return self.always or bool(self.text)
 
     def wanted(self, room: int) -> int:
         """Return how many characters it would take, of `room` that there are for all."""
@@ -133,12 +166,18 @@ def _guarded(text: str) -> str:
     return _LIKE_A_HEADING.sub(r"\1\\", text)
 
 
-def _failure(result: ExecutionResult, program: str | None, calls: CallLog | None) -> Iterator[_Part]:
-    if result.success:
-        return
+def _what_went_wrong(
+    result: ExecutionResult, program: str | None, calls: CallLog | None, has_run: bool
+) -> Iterator[_Part]:
+    if not result.success:
+        yield from _failure(result, program, calls, has_run)
+    yield _Part("warnings", "\n".join(result.warnings), 1)
+
+
+def _failure(result: ExecutionResult, program: str | None, calls: CallLog | None, has_run: bool) -> Iterator[_Part]:
     error = result.error
     heading = f"error {error.kind.value}, exit code {result.exit_code}" if error else f"exit code {result.exit_code}"
-    if _nothing_ran(result, calls):
+    if not has_run and _nothing_ran(result, calls):
         heading += f"; {_NOTHING_RAN}"
     lines, said = "", ""
     if error is not None:
@@ -199,7 +238,8 @@ def _same(recorded: str, message: str) -> bool:
 def _files(result: ExecutionResult) -> str:
     # Names are the program's, and may have line breaks in them.
     return "\n".join(
-        f"{spelt_out(item.name)} ({spelt_out(item.media_type)}, {item.size:,} bytes)" for item in result.artifacts
+        f"{spelt_out(item.name)} ({spelt_out(item.media_type)}, {counted(item.size, 'byte')})"
+        for item in result.artifacts
     )
 
 
@@ -219,9 +259,14 @@ def _stderr(result: ExecutionResult) -> str:
 # The bound
 
 
+def _joined(parts: Iterable[_Part], max_chars: int, whole: str) -> str:
+    told = [part for part in parts if part.is_told]
+    return "\n\n".join(_fitted(told, max_chars, whole)) if told else ""
+
+
 def _fitted(parts: list[_Part], max_chars: int, whole: str) -> Iterable[str]:
     """Return each part with its heading, cut so that all of them, with a blank line between two, keep to the bound."""
-    room = max_chars - sum(len(part.heading) + len("\n\n\n") for part in parts)
+    room = max_chars - sum(len(part.heading) + len("\n\n") for part in parts)
     wanted = [part.wanted(room) for part in parts]
     # Only the first note says where the whole is.
     extra = len(_note(0, 0, whole)) - len(_note(0, 0, ""))
@@ -233,7 +278,7 @@ def _fitted(parts: list[_Part], max_chars: int, whole: str) -> Iterable[str]:
         else:
             text = part.cut(share + extra, whole)
             extra, whole = 0, ""
-        yield f"{part.heading}\n{text}" if text else part.heading
+        yield f"{part.heading}{text}" if text else part.heading.rstrip()
 
 
 def _shares(wanted: list[int], weights: list[int], room: int) -> list[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from .counted import counted
 from .events import Event, ToolFinished, ToolStarted
 
 MOST_CALLS: Final = 100
@@ -146,7 +147,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, float):
         return float.__repr__(value) if math.isfinite(value) else f'"{_not_finite(value)}"'
     if isinstance(value, (bytes, bytearray)):
-        return f'"<{len(value):,} bytes>"'
+        return f'"<{counted(len(value), "byte")}>"'
     return _string(f"<{type(value).__name__}>")
 
 

@@ -211,6 +211,11 @@ def host_name(text: str) -> str:
     return name
 
 
+def is_method(word: str) -> bool:
+    """Return whether a word is an HTTP method that is known here, in any case."""
+    return word.upper() in _METHODS or word.upper() in _NEVER_PASSED
+
+
 def is_address(host: str) -> bool:
     """Return whether a host, as `host_name` returns it, is an IP address."""
     return ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]) is not None

@@ -366,7 +366,7 @@ class Run:
                 ErrorKind.TIMEOUT,
                 f"the program was stopped after {counted(float(self._timeout), 'second')}",
                 "wall_seconds",
-                "do less in one run, or ask for a longer timeout",
+                "do less in one run, such as fewer items; where files are kept, save progress to one and go on there",
             )
         )
 

@@ -26,7 +26,7 @@ class Toolset:
     `approved` says that it was given. A run whose tools require approval and have neither is refused.
     """
 
-    __slots__ = ("_aliases", "_approver", "_requiring", "_tools")
+    __slots__ = ("_aliases", "_approver", "_left_out", "_requiring", "_tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         by_name: dict[str, Tool] = {}
@@ -42,6 +42,7 @@ class Toolset:
         self._aliases: Mapping[str, str] = MappingProxyType(_aliases(by_name))
         self._requiring = frozenset(name for name, tool in by_name.items() if tool.approval == "always_require")
         self._approver: Approver | None = None
+        self._left_out: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
@@ -98,12 +99,18 @@ class Toolset:
         given = {tool.name for tool in self} - self._requiring
         changed._requiring -= given
         changed._approver = self._approver
+        changed._left_out = self._left_out
         return changed
 
     def only(self, names: Iterable[str]) -> Toolset:
-        """Return those of these tools, under the same aliases, with what was said of approval for them."""
+        """Return those of these tools, under the same aliases, with what was said of approval for them.
+
+        They are the ones that a program names: to one that calls another of these, `unknown` says what it has to do.
+        """
         kept = frozenset(names)
         changed = self._copy()
+        left_out = [name for name in self._tools if name not in kept]
+        changed._left_out = self._left_out.union(left_out, (self._aliases[name] for name in left_out))
         changed._tools = MappingProxyType({name: tool for name, tool in self._tools.items() if name in kept})
         changed._aliases = MappingProxyType({name: alias for name, alias in self._aliases.items() if name in kept})
         changed._requiring = self._requiring & kept
@@ -151,6 +158,12 @@ class Toolset:
 
     def unknown(self, name: str) -> str:
         """Return the sentence for a call of a tool that there is not."""
+        if name in self._left_out:
+            return (
+                f"this program has only the tools that it names, and {shown(name)} is none of them: write its name out"
+                f" in the program, as that of the function or as call_tool({name!r}, …), in place of one that is"
+                f" computed. Tools: {', '.join(self._tools) or 'none'}"
+            )
         meant = self.suggest(name)
         question = f"; did you mean {meant!r}?" if meant else "."
         return f"there is no tool {shown(name)}{question} Tools: {', '.join(self._tools) or 'none'}"

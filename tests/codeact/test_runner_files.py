@@ -1,0 +1,78 @@
+"""`CodeActRunner`: the files that programs see, and those that come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actbox.codeact import CodeActRunner
+from tests.codeact.runners import did, frozen
+
+pytestmark = pytest.mark.one_engine_first
+
+
+async def test_files_of_output_come_back_up_to_the_caps_and_warnings_say_which_do_not(runner: CodeActRunner) -> None:
+    run = frozen(file_surface=True, max_output_files=2, max_output_file_bytes=100, max_output_total_bytes=150)
+    code = (
+        "for name, size in (('a', 90), ('b', 101), ('c', 61), ('d', 60), ('e', 0)):\n"
+        "    open(f'/output/{name}', 'w').write('x' * size)"
+    )
+    outcome = await did(runner, run, code)
+    assert [(file.name, file.size) for file in outcome.artifacts] == [("a", 90), ("d", 60)]
+    assert outcome.result.warnings == (
+        "output/b (101 bytes) does not come back, since one file may have 100 bytes",
+        "output/c (61 bytes) does not come back, since all files of one call may have 150 bytes",
+        "output/e (0 bytes) does not come back, since 2 files may come back from one call",
+    )
+    for warning in outcome.result.warnings:
+        assert warning in outcome.text
+    assert outcome.to_json_shape()["output_files"] == ["/output/a", "/output/d"]
+
+
+async def test_without_a_file_surface_only_figures_come_back(runner: CodeActRunner) -> None:
+    code = (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n"
+        "open('/output/secret.txt', 'w').write('x')\nopen('/output/figure-x.png', 'w').write('x')"
+    )
+    outcome = await did(runner, frozen(), code)
+    assert outcome.result.success, outcome.text
+    (figure,) = outcome.artifacts
+    assert (figure.name, figure.media_type) == ("figure-1.png", "image/png")
+    assert "secret" not in outcome.text
+    with_files = await did(runner, frozen(file_surface=True), code)
+    assert sorted(file.name for file in with_files.artifacts) == ["figure-1.png", "figure-x.png", "secret.txt"]
+
+
+async def test_a_workspace_root_lies_at_input_and_cannot_be_changed(runner: CodeActRunner, tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_text("[1]")
+    (tmp_path / "more").mkdir()
+    run = frozen(workspace_root=tmp_path)
+    assert run.file_surface
+    assert "/input (read-only)" in run.description
+    assert run.state()["file_mounts"] == [{"host_path": str(tmp_path), "mount_path": "/input", "mode": "ro"}]
+    outcome = await did(runner, run, "import os; [sorted(os.listdir('/input')), open('/input/users.json').read()]")
+    assert outcome.result.value == [["more", "users.json"], "[1]"]
+    outcome = await did(runner, run, "open('/input/new', 'w')")
+    assert outcome.result.error is not None
+    assert not (tmp_path / "new").exists()
+
+
+async def test_mounts_lie_below_a_workspace_root(runner: CodeActRunner, tmp_path: Path) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    root.mkdir()
+    other.mkdir()
+    (root / "a").write_text("root")
+    (other / "b").write_text("other")
+    run = frozen(workspace_root=root, file_mounts=[(other, "data")])
+    outcome = await did(runner, run, "[open('/input/a').read(), open('/input/data/b').read()]")
+    assert outcome.result.value == ["root", "other"], outcome.text
+
+
+@pytest.mark.parametrize("clear", [False, True])
+async def test_output_is_kept_from_call_to_call_unless_it_is_to_be_cleared(runner: CodeActRunner, clear: bool) -> None:
+    run = frozen(file_surface=True, clear_output=clear)
+    code = "import os; os.makedirs('/output/a/b'); open('/output/a/b/c', 'w'); open('/workspace/kept', 'w')"
+    assert (await did(runner, run, code, scope="s")).result.success
+    outcome = await did(runner, run, "import os; [os.listdir('/output'), os.path.exists('/workspace/kept')]", scope="s")
+    assert outcome.result.value == [[] if clear else ["a"], True]
