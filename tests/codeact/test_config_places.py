@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from actbox import AllowedDomain, FileMount, InvalidValue
+from actbox import AllowedDomain, FileMount, InvalidValue, Secret
 from actbox.codeact import CodeActConfig
 from tests.codeact.configs import places, targets
 
@@ -155,6 +155,29 @@ def test_a_domain_is_a_target_or_a_pair_or_an_entry(given: Any, methods: tuple[s
         assert (str(domain), domain.methods) == ("github.com", methods)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("a.com", "GET", "HEAD"), r"'GET' is a method and no host: write \('a.com', \['GET', 'HEAD'\]\)"),
+        (("a.com", "get", "head"), r"'get' is a method and no host: write \('a.com', \['get', 'head'\]\)"),
+        (("a.com", "GET", "b.com", "POST"), r"write \('a.com', \['GET', 'POST'\]\) .* list for several targets"),
+        ([("a.com", "GET", "HEAD")], r"write \('a.com', \['GET', 'HEAD'\]\)"),
+        (("GET", "a.com"), "'GET' is a method and no host"),
+        (["a.com", "GET"], "'GET' is a method and no host"),
+        ("TRACE", "'TRACE' is a method and no host"),
+    ],
+)
+def test_methods_in_the_place_of_hosts_are_refused_and_what_to_write_is_said(given: Any, words: str) -> None:
+    config = CodeActConfig(allowed_domains=["kept.com"])
+    with pytest.raises(InvalidValue, match=words):
+        config.add_allowed_domains(given)
+    assert targets(config) == ["kept.com"]
+
+
+def test_hosts_of_a_list_may_be_called_like_methods() -> None:
+    assert targets(CodeActConfig(allowed_domains=["search", "report"])) == ["search", "report"]
+
+
 @pytest.mark.parametrize("several", [["a.example.com", "b.example.com"], ("a.example.com", "b.example.com")])
 def test_two_targets_are_two_domains(several: Any) -> None:
     assert targets(CodeActConfig(allowed_domains=several)) == ["a.example.com", "b.example.com"]
@@ -212,3 +235,32 @@ def test_a_domain_that_makes_no_sense_is_refused_and_none_of_its_list_is_added(w
     with pytest.raises(InvalidValue):
         config.add_allowed_domains(wrong)
     assert targets(config) == ["kept.com"]
+
+
+# Domains that secrets go to
+
+TOKEN = Secret("github", "0123456789", ["api.github.com"])
+
+
+def test_a_domain_that_a_secret_needs_is_not_removed_and_no_other_with_it() -> None:
+    config = CodeActConfig(allowed_domains=["a.com", "api.github.com"], secrets=[TOKEN])
+    with pytest.raises(InvalidValue, match=r"the secret 'github' goes to .*api.github.com.* nothing but 'api.github.c"):
+        config.remove_allowed_domains("a.com", "API.github.com")
+    with pytest.raises(InvalidValue, match="the secret 'github'"):
+        config.clear_allowed_domains()
+    assert targets(config) == ["a.com", "api.github.com"]
+    config.freeze()
+
+
+def test_a_domain_that_a_secret_needs_is_removed_where_another_allows_the_same() -> None:
+    config = CodeActConfig(allowed_domains=["api.github.com"], secrets=[TOKEN])
+    config.add_allowed_domains("*.github.com")
+    config.remove_allowed_domain("api.github.com")
+    assert [str(domain) for domain in config.freeze().policy.domains] == ["*.github.com"]
+
+
+def test_a_secret_that_could_go_nowhere_before_keeps_no_domain() -> None:
+    config = CodeActConfig(allowed_domains=["a.com"], secrets=[TOKEN])
+    config.remove_allowed_domain("a.com")
+    config.clear_allowed_domains()
+    assert targets(config) == []

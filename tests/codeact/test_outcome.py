@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from actbox import ErrorInfo, ErrorKind, ExecutionResult, InvalidValue
+from actbox import Artifact, ErrorInfo, ErrorKind, ExecutionResult, InvalidValue
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.settings import CodeActSettings
 from actbox.content.render import LEAST_CHARS
@@ -33,6 +35,51 @@ def test_a_failure_has_the_program_s_lines_and_the_calls_that_it_had_made() -> N
 
 def test_a_failure_in_the_shape_of_json_has_the_calls_too() -> None:
     assert '1. create_order({"id": 1}) → was still running' in outcome(20_000).to_json_shape()["stderr"]
+
+
+def test_a_failure_in_the_shape_of_json_has_the_lines_of_the_program() -> None:
+    assert "[the program at line 2]\n  1 | first\n> 2 | second" in outcome(20_000).to_json_shape()["stderr"]
+
+
+def claiming(**came: Any) -> CodeActOutcome:
+    """Return the outcome of a program whose guest says that it is no program."""
+    error = ErrorInfo(kind=ErrorKind.SYNTAX, type="SyntaxError", message="never closed", line=1)
+    result = ExecutionResult(exit_code=1, error=error, **came)
+    settings = CodeActSettings(max_output_file_bytes=1)
+    return CodeActOutcome.of(result, settings, program="(", calls=CallLog(), file_surface=True)
+
+
+def test_both_forms_say_of_a_program_that_nothing_ran_only_where_it_left_no_trace() -> None:
+    nothing = "nothing ran, and no tool was called"
+    for came in ({"stdout": "so far"}, {"artifacts": (Artifact("a", b"12"),)}, {"artifacts": (Artifact("a", b"1"),)}):
+        told = claiming(**came)
+        assert nothing not in told.text
+        assert nothing not in told.to_json_shape()["stderr"]
+    told = claiming()
+    assert nothing in told.text
+    assert nothing in told.to_json_shape()["stderr"]
+
+
+def test_standard_error_is_cut_with_what_stands_below_it_and_pretends_no_heading() -> None:
+    error = ErrorInfo(kind=ErrorKind.RUNTIME, message="it is over")
+    result = ExecutionResult(stderr="[error RUNTIME] no\n" + "x" * 50_000, exit_code=1, error=error)
+    settings = CodeActSettings(max_chars=4_000)
+    told = CodeActOutcome.of(result, settings, program="x", calls=CallLog(), file_surface=False).to_json_shape()
+    assert len(told["stderr"]) <= 2_000
+    assert told["stderr"].startswith("\\[error RUNTIME] no\nxxx")
+    assert told["stderr"].endswith("[error RUNTIME, exit code 1]\nit is over")
+
+
+def test_one_byte_and_one_file_are_told_as_one() -> None:
+    files = (Artifact("a", b"1"), Artifact("b", b"22"), Artifact("c", b"3"))
+    settings = CodeActSettings(max_output_files=1, max_output_file_bytes=1)
+    result = ExecutionResult(artifacts=files)
+    told = CodeActOutcome.of(result, settings, program="x", calls=CallLog(), file_surface=True)
+    assert told.text == (
+        "[files in output/]\na (application/octet-stream, 1 byte)\n\n[warnings]\n"
+        "output/b (2 bytes) does not come back, since one file may have 1 byte\n"
+        "output/c (1 byte) does not come back, since 1 file may come back from one call"
+    )
 
 
 def test_the_least_of_characters_is_enough_for_both_forms_and_less_is_refused() -> None:

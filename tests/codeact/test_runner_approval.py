@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from actbox import ErrorKind, Tool
 from actbox.codeact import ApprovalNeeded, CodeActConfig, CodeActOutcome, CodeActRunner
-from tests.codeact.runners import Opener
+from tests.codeact.runners import Opener, did
 from tests.codeact.tills import NO, YES, Till, answer, asked, execute, failed, frozen
 
 pytestmark = pytest.mark.one_engine_first
@@ -140,6 +140,29 @@ async def test_of_many_questions_the_oldest_is_given_up(opener: Opener, till: Ti
     for call_id in "abc":
         await asked(runner, run, f"pay('{call_id}')", call_id)
     assert [runner.is_waiting(scope="s", call_id=call_id) for call_id in "abc"] == [False, True, True]
+    await runner.close()
+
+
+async def test_a_second_call_of_the_same_id_does_not_take_the_place_of_the_question_that_waits(
+    runner: CodeActRunner, till: Till
+) -> None:
+    run = frozen(till, "inspected")
+    first = await runner.execute(run, {"code": "pay(1)"})
+    assert isinstance(first, ApprovalNeeded)
+    second = await runner.execute(run, {"code": "pay(1)"})
+    assert failed(second) == (ErrorKind.CANCELLED, "Busy")
+    assert isinstance(second, CodeActOutcome)
+    assert "under the same call id" in second.text
+    assert (await did(runner, run, "look()")).result.value == "seen"  # nobody has to be asked about that
+    outcome = await runner.answer(run, {"code": "pay(1)"}, decision=YES)
+    assert isinstance(outcome, CodeActOutcome)
+    assert outcome.result.value == "paid 1"
+
+
+async def test_a_question_that_waited_too_long_keeps_no_other_from_being_asked(opener: Opener, till: Till) -> None:
+    runner, run = CodeActRunner(opener, approval_timeout=1e-6), frozen(till, "inspected")
+    await asked(runner, run, "pay(1)")
+    assert (await asked(runner, run, "pay(2)")).request.program == "pay(2)"
     await runner.close()
 
 

@@ -117,6 +117,30 @@ def test_one_runner_serves_event_loops_in_threads_at_once(runner: CodeActRunner,
     assert [getattr(outcome, "result", outcome).value for outcome in outcomes] == ["met"] * 3
 
 
+def test_runs_whose_output_is_cleared_take_turns_across_event_loops(runner: CodeActRunner) -> None:
+    first_is_there, second_begins = threading.Event(), threading.Event()
+
+    def arrive() -> None:
+        """Say that the first program is at work, and give the second one time to disturb it."""
+        first_is_there.set()
+        second_begins.wait(0.5)
+
+    def disturb() -> None:
+        """Say that the second program has begun."""
+        second_begins.set()
+
+    run = frozen(tools=[arrive, disturb], file_surface=True, clear_output=True)
+    first = "import os\nopen('/output/a', 'x').close()\narrive()\nos.listdir('/output')"
+
+    def work(number: int) -> CodeActOutcome:
+        if number:
+            assert first_is_there.wait(30)
+        return asyncio.run(did(runner, run, "disturb()\n'second'" if number else first, scope="loops"))
+
+    outcomes = in_threads(2, work)
+    assert [getattr(outcome, "result", outcome).value for outcome in outcomes] == [["a"], "second"]
+
+
 @pytest.mark.parametrize("given", [{}, {"file_surface": True}])
 def test_closing_from_another_event_loop_ends_what_runs(isolated_engine: str, given: Any) -> None:
     runner = CodeActRunner(opens(isolated_engine))

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from actbox import ErrorKind, Limits, Tool
-from actbox.codeact import ApprovalNeeded, CodeActConfig, CodeActRunner
+from actbox.codeact import ApprovalNeeded, CodeActConfig, CodeActOutcome, CodeActRunner
 from tests.codeact.runners import Opener
 from tests.codeact.tills import NO, YES, Till, answer, asked, execute, failed, frozen
 
@@ -193,3 +193,52 @@ async def test_nested_asks_about_calls_also_where_every_run_was_approved(runner:
     needed = await asked(runner, run, "pay(1)")
     assert needed.request.what == "call"
     assert (await answer(runner, run, "pay(1)", YES)).result.value == "paid 1"
+
+
+async def test_a_second_call_of_the_same_id_does_not_run_while_the_first_waits(
+    runner: CodeActRunner, till: Till
+) -> None:
+    run = frozen(till, "nested")
+    await asked(runner, run, "pay(1)")
+    second = await execute(runner, run, "look()\npay(2)")
+    assert failed(second) == (ErrorKind.CANCELLED, "Busy")
+    assert second.result.exit_code == 125
+    assert "under the same call id" in second.text
+    assert till.done == []
+    assert (await answer(runner, run, "pay(1)", YES)).result.value == "paid 1"
+    await asked(runner, run, "pay(2)")  # it may run now
+    assert (await answer(runner, run, "pay(2)", YES)).result.value == "paid 2"
+
+
+async def test_of_two_calls_of_the_same_id_that_run_at_once_the_one_that_asks_later_is_refused_what_it_asks(
+    runner: CodeActRunner, till: Till
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        began.set()
+        await go_on.wait()
+
+    config = CodeActConfig(tools=[*till.tools, Tool.from_function(wait)], approval_style="nested")
+    run = config.freeze()
+    code = "wait()\ntry:\n    pay(2)\nexcept ToolError as error:\n    print(error)\n'went on'"
+    second = asyncio.create_task(execute(runner, run, code))
+    await began.wait()
+    await asked(runner, run, "pay(1)")
+    go_on.set()
+    outcome = await second
+    assert outcome.result.value == "went on"
+    assert "under the same call id, so that nobody can be asked" in outcome.result.stdout
+    assert (await answer(runner, run, "pay(1)", YES)).result.value == "paid 1"
+    assert till.done == [1]
+
+
+async def test_a_program_that_went_on_unanswered_to_its_end_keeps_no_other_from_asking(
+    opener: Opener, till: Till
+) -> None:
+    runner, run = CodeActRunner(opener, approval_timeout=0.05), frozen(till, "nested")
+    await asked(runner, run, "pay(1)")
+    while isinstance(came := await execute(runner, run, "pay(2)"), CodeActOutcome):
+        assert failed(came) == (ErrorKind.CANCELLED, "Busy")
+        await asyncio.sleep(0.01)
+    await runner.close()

@@ -296,6 +296,14 @@ async def test_all_limits_together_can_be_at_their_most(engine: str) -> None:
         assert (await box.run("open('/tmp/a', 'w').write('x')\n1 + 1")).value == 2
 
 
+async def test_a_program_that_took_too_long_is_told_what_a_program_can_do(engine: str, open_box: OpenBox) -> None:
+    error = (await (await open_box(wall_seconds=0.5)).run("while True: pass")).error
+    assert error is not None
+    assert "fewer items" in error.hint
+    assert "save progress" in error.hint
+    assert "longer" not in error.hint
+
+
 async def test_one_of_something_is_called_one(engine: str, open_box: OpenBox) -> None:
     box = await open_box(wall_seconds=1)
     stuck = await box.run("import time\ntime.sleep(60)")

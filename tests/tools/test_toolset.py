@@ -220,3 +220,11 @@ def test_only_some_of_the_tools_keep_what_was_said_of_approval():
 def test_a_name_that_there_is_not_is_none_of_them():
     assert Toolset.of([named("a")]).only(["b"]).names == ()
     assert Toolset().only([]).names == ()
+
+
+def test_one_that_was_left_out_is_told_as_such_by_its_name_and_its_alias():
+    some = Toolset.of([named("get-user"), named("mail"), named("look")]).only(["mail", "look"]).only(["look"])
+    for name in ("get-user", "get_user", "mail"):
+        for told in (some.unknown(name), some.with_tools(named("more")).unknown(name)):
+            assert f"only the tools that it names, and {name!r} is none of them: write its name out" in told
+    assert some.unknown("male") == "there is no tool 'male'. Tools: look"

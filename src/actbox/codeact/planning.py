@@ -18,6 +18,11 @@ class Plan:
     approval: RunApproval
     named: tuple[str, ...]
 
+    @property
+    def will_ask(self) -> bool:
+        """Whether the program calls, by a name that can be read out of it, a tool about which somebody is asked then."""
+        return any(name in self.named for name in self.approval.toolset.requiring)
+
 
 def plan_of(run: FrozenRun, program: str) -> Plan:
     """Return the plan for a program.

@@ -118,7 +118,7 @@ class CodeActRunner:
             waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None)
             if self._wait(scope, call_id, waiting):
                 return _needed(plan.approval.request(program), waiting, scope, call_id)
-        elif not (plan.approval.toolset.requiring and self._is_taken(scope, call_id)):
+        elif not (plan.will_ask and self._is_taken(scope, call_id)):
             return await self._begin(run, program, plan, scope, call_id)
         return _outcome(run, not_run(ErrorKind.CANCELLED, _TAKEN, hint=_TAKEN_HINT, type="Busy"), program)
 
