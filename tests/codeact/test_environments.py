@@ -119,6 +119,53 @@ async def test_of_many_the_one_that_was_not_used_for_longest_goes_and_its_files_
     await runner.close()
 
 
+async def test_scopes_that_do_not_last_close_no_other_and_few_of_them_stay_open(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actbox.codeact.environments.MOST_FLEETING", 2)
+    runner, config = CodeActRunner(opener, most_environments=1), CodeActConfig(file_surface=True)
+    await did(runner, config, KEEP, scope="conversation")
+    for scope in "abc":
+        for _ in range(2):
+            outcome = await runner.execute(config.freeze(), {"code": KEEP}, scope=scope, lasting=False)
+            assert isinstance(outcome, CodeActOutcome)
+            assert outcome.result.success
+    assert (await did(runner, config, READ, scope="conversation")).result.value[1] == "x"
+    for number, box in enumerate(opener.opened):
+        if number == 1:
+            with pytest.raises(actbox.SandboxStopped):
+                await box.list_files()
+        else:
+            assert await box.list_files()
+    await runner.close()
+
+
+async def test_a_scope_that_is_left_is_closed_when_nothing_runs_there_any_more(opener: Opener) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    runner, config = CodeActRunner(opener), CodeActConfig(file_surface=True, tools=[wait])
+    await did(runner, config, KEEP, scope="idle")
+    await runner.leave(scope="idle")
+    await runner.leave(scope="never used")
+    with pytest.raises(actbox.SandboxStopped):
+        await opener.opened[0].list_files()
+    run = asyncio.create_task(did(runner, config, "wait()", scope="busy"))
+    await began.wait()
+    await runner.leave(scope="busy")
+    go_on.set()
+    assert (await run).result.value == "done"
+    with pytest.raises(actbox.SandboxStopped):
+        await opener.opened[1].list_files()
+    after = await did(runner, config, "import os; os.path.exists('/workspace/kept.txt')", scope="idle")
+    assert (after.result.value, after.result.warnings) == (False, ())
+    await runner.close()
+
+
 async def test_one_in_which_a_program_runs_does_not_go(opener: Opener) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 

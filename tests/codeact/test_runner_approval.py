@@ -85,15 +85,16 @@ async def test_an_answer_counts_once(runner: CodeActRunner, till: Till) -> None:
     run = frozen(till, "inspected")
     await asked(runner, run, "pay(1)")
     await answer(runner, run, "pay(1)", YES)
-    assert isinstance(await answer(runner, run, "pay(1)", YES), ApprovalNeeded)
+    assert failed(await answer(runner, run, "pay(1)", YES)) == (ErrorKind.CANCELLED, "RunGone")
     assert till.done == [1]
 
 
 async def test_an_answer_to_another_call_or_conversation_does_not_count(runner: CodeActRunner, till: Till) -> None:
     run = frozen(till, "inspected")
     await asked(runner, run, "pay(1)", "c")
-    assert isinstance(await answer(runner, run, "pay(1)", YES, "d"), ApprovalNeeded)
-    other = await runner.answer(run, {"code": "pay(1)"}, scope="t", call_id="c", decision=YES)
+    other = await runner.answer(run, {"code": "pay(1)"}, scope="t", call_id="c", decision=YES, begun=False)
+    assert isinstance(other, ApprovalNeeded)
+    other = await runner.answer(run, {"code": "pay(1)"}, scope="s", call_id="d", decision=YES, begun=False)
     assert isinstance(other, ApprovalNeeded)
     assert till.done == []
 

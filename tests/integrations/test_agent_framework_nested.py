@@ -322,5 +322,5 @@ async def test_a_run_tool_that_is_called_outside_of_a_run_asks_nobody_and_runs_n
 
 
 async def _until_nothing_waits(provider: Any) -> None:
-    while any(not each.paused._task.done() for each in provider._runner._waiting.values()):
+    while any(not each.paused._task.done() for each in provider._runner._questions._waiting.values()):
         await asyncio.sleep(0.01)

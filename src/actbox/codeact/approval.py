@@ -14,6 +14,8 @@ from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.result import ExecutionResult
 from actbox.tools import Approval, ApprovalDecision, ApprovalRequest, Toolset
 
+from .naming import NamedTools, named_tools
+
 ApprovalStyle = Literal["bundled", "inspected", "nested"]
 """When somebody is asked.
 
@@ -66,12 +68,19 @@ def effective_mode(toolset: Toolset, default: Approval = "never_require") -> App
 
 
 def run_approval(
-    program: str, toolset: Toolset, *, default: Approval = "never_require", style: ApprovalStyle = "bundled"
+    program: str,
+    toolset: Toolset,
+    *,
+    default: Approval = "never_require",
+    style: ApprovalStyle = "bundled",
+    named: NamedTools | None = None,
 ) -> RunApproval:
-    """Return what must be approved before a program runs with these tools."""
+    """Return what must be approved before a program runs with these tools; `named` where that is known already."""
     if style == "nested":
         return RunApproval(mode=default, toolset=toolset)
-    names = toolset.requiring if style == "bundled" else _named(program, toolset)
+    names = toolset.requiring
+    if style == "inspected" and names:
+        names = (named or named_tools(program, toolset)).requiring(toolset)
     mode: Approval = "always_require" if default == "always_require" or names else "never_require"
     return RunApproval(mode=mode, toolset=toolset.approved(names), tools=names)
 
@@ -94,19 +103,3 @@ def check_modes(default: str, style: str) -> None:
         raise InvalidValue(f"approval must be one of {', '.join(get_args(Approval))}, not {default!r}")
     if style not in get_args(ApprovalStyle):
         raise InvalidValue(f"approval_style must be one of {', '.join(get_args(ApprovalStyle))}, not {style!r}")
-
-
-def _named(program: str, toolset: Toolset) -> tuple[str, ...]:
-    """Return the tools that require approval and that the program names; all of them where that cannot be told."""
-    if not toolset.requiring:
-        return ()
-    from actbox.review import tool_calls  # it costs what an agent that asks nobody need not pay
-
-    named = set()
-    for call in tool_calls(program, (*toolset.names, *toolset.aliases.values())):
-        if call.tool is None:
-            return toolset.requiring
-        tool = toolset.get(call.tool)
-        if tool is not None:
-            named.add(tool.name)
-    return tuple(name for name in toolset.requiring if name in named)

@@ -19,6 +19,8 @@ from .turns import Turns
 
 MOST_ENVIRONMENTS: Final = 32
 """Sandboxes that stay open when nothing runs in them; the one that was not used for longest goes first."""
+MOST_FLEETING: Final = 8
+"""The same of scopes that do not last, which are counted by themselves."""
 _MOST_FORGOTTEN: Final = 1000
 
 Key = tuple[str, str | None]
@@ -35,6 +37,7 @@ class Environment:
     started: Future[None] = field(default_factory=Future)
     users: int = 0
     dropped: bool = False
+    lasting: bool = True
     turns: Turns = field(default_factory=Turns)
     warnings: tuple[str, ...] = ()
 
@@ -56,9 +59,14 @@ class Environments:
         self._closed = False
 
     @asynccontextmanager
-    async def use(self, environment: str, scope: str | None, policy: Policy) -> AsyncGenerator[Environment]:
-        """Have a running sandbox for a block. Raises what opening raises, and `SandboxStopped` after `close`."""
-        place, is_new, before = self._take((environment, scope), policy)
+    async def use(
+        self, environment: str, scope: str | None, policy: Policy, *, lasting: bool = True
+    ) -> AsyncGenerator[Environment]:
+        """Have a running sandbox for a block. Raises what opening raises, and `SandboxStopped` after `close`.
+
+        Scopes that do not last never have others closed, and at most `MOST_FLEETING` of theirs stay open.
+        """
+        place, is_new, before = self._take((environment, scope), policy, lasting)
         try:
             if is_new:
                 # Shielded: others may wait for it whoever began it is cancelled.
@@ -71,6 +79,17 @@ class Environments:
         finally:
             await self._leave(place)
 
+    async def leave(self, scope: str) -> None:
+        """Close what a scope has, when nothing runs there any more; its files are not missed."""
+        with self._lock:
+            left = [place for key, place in self._kept.items() if key[1] == scope]
+            self._kept = OrderedDict((key, place) for key, place in self._kept.items() if key[1] != scope)
+            for place in left:
+                place.dropped = True
+            idle = [place for place in left if not place.users]
+        for place in idle:
+            await place.sandbox.stop()
+
     async def close(self) -> None:
         """Stop all sandboxes, and with them what runs there."""
         with self._lock:
@@ -81,7 +100,7 @@ class Environments:
                 place.dropped = True
         await asyncio.gather(*map(_end, kept))
 
-    def _take(self, key: Key, policy: Policy) -> tuple[Environment, bool, Environment | None]:
+    def _take(self, key: Key, policy: Policy, lasting: bool) -> tuple[Environment, bool, Environment | None]:
         """Return the environment, whether it has to be started, and the one that its owner had before."""
         with self._lock:
             if self._closed:
@@ -92,7 +111,7 @@ class Environments:
             if place is None:
                 if key[1] is not None:
                     before = next((self._kept[other] for other in reversed(self._kept) if other[1] == key[1]), None)
-                place = self._kept[key] = Environment(self._open(policy))
+                place = self._kept[key] = Environment(self._open(policy), lasting=lasting)
                 place.users += 1  # whoever starts it, also when the caller is cancelled meanwhile
                 if key[1] is not None and key[1] in self._forgotten and before is None:
                     del self._forgotten[key[1]]
@@ -144,10 +163,10 @@ class Environments:
 
     def _surplus(self) -> list[Environment]:
         found = []
-        for key in list(self._kept):
-            if len(self._kept) <= self._most:
-                break
-            if self._kept[key].users == 0:
+        for lasting, most in ((True, self._most), (False, MOST_FLEETING)):
+            keys = [key for key, place in self._kept.items() if place.lasting is lasting]
+            idle = [key for key in keys if not self._kept[key].users]
+            for key in idle[: max(len(keys) - most, 0)]:
                 found.append(self._kept.pop(key))
                 if key[1] is not None and not any(scope == key[1] for _, scope in self._kept):
                     self._forgotten[key[1]] = None

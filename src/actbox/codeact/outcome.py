@@ -61,6 +61,18 @@ class CodeActOutcome:
         """The files that come back."""
         return self.result.artifacts
 
+    def with_calls_told(self) -> Self:
+        """Return the same with a text that has the calls of tools also where the program ended well."""
+        text = render(
+            self.result,
+            program=self.program,
+            calls=self.calls,
+            max_chars=self.max_chars,
+            has_run=self.left_files,
+            always_calls=True,
+        )
+        return replace(self, text=text)
+
     def to_json_shape(self) -> dict[str, Any]:
         """Return the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
 

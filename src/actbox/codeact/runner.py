@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -30,6 +27,7 @@ from .frozen import FrozenRun
 from .outcome import EXIT_NOT_RUN, CodeActOutcome, not_run
 from .pending import TIMEOUT_SECONDS
 from .planning import Plan, plan_of
+from .questions import Questions
 from .turns import Paused
 from .waiting import PausableRun, PausingApprover, Waiting
 
@@ -90,92 +88,116 @@ class CodeActRunner:
     ) -> None:
         self._environments = Environments(open_sandbox, most=most_environments)
         self._approval_timeout = checked_timeout(approval_timeout)
-        self._most_waiting = most_waiting
-        self._lock = threading.Lock()
+        self._questions = Questions(most=most_waiting, timeout=self._approval_timeout)
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-        self._waiting: OrderedDict[tuple[str, str], Waiting] = OrderedDict()
-        self._closed = False
 
     async def execute(
-        self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = ""
+        self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = "", lasting: bool = True
     ) -> CodeActOutcome | ApprovalNeeded:
         """Run the program that a model sent, or say what has to be approved first.
 
         `arguments` are as the model sent them: an object with `code`, JSON text, or something else that is answered
-        with how to send it.
+        with how to send it. A scope that is not `lasting` is one of which nobody knows when it is not used any more,
+        but soon: its files never push those of lasting ones out, see `leave`.
         """
         try:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram as error:
             return _outcome(run, not_run(ErrorKind.SYNTAX, str(error), type="InvalidArguments"), "")
-        if self._closed:
+        if self._questions.closed:
             return _outcome(run, not_run(ErrorKind.CANCELLED, _CLOSED), program)
         wrong = await self._check(run, program)
         if wrong is not None:
             return _outcome(run, ExecutionResult(exit_code=EXIT_NOT_RUN, error=wrong), program)
         plan = await _plan(run, program)
+        if plan.refused:
+            return _outcome(run, not_run(ErrorKind.POLICY, plan.refused, hint=_LONG_HINT, type="TooLong"), program)
+        waiting = Waiting(
+            run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None, lasting=lasting
+        )
         if plan.approval.required:
-            waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=None)
-            if self._wait(scope, call_id, waiting):
+            if self._questions.put((scope, call_id), waiting):
                 return _needed(plan.approval.request(program), waiting, scope, call_id)
-        elif not (plan.will_ask and self._is_taken(scope, call_id)):
-            return await self._begin(run, program, plan, scope, call_id)
+        elif not (plan.will_ask and self._questions.is_taken((scope, call_id))):
+            return await self._begin(waiting, plan, scope, call_id)
         return _outcome(run, not_run(ErrorKind.CANCELLED, _TAKEN, hint=_TAKEN_HINT, type="Busy"), program)
 
     async def answer(
-        self, run: FrozenRun, arguments: Any, *, scope: str = "", call_id: str = "", decision: ApprovalDecision
+        self,
+        run: FrozenRun,
+        arguments: Any,
+        *,
+        scope: str = "",
+        call_id: str = "",
+        decision: ApprovalDecision,
+        begun: bool | None = None,
+        lasting: bool = True,
     ) -> CodeActOutcome | ApprovalNeeded:
         """Go on with what waits for a decision; the program runs with what it had when it was asked about.
 
         If the program is another one than was shown, the decision does not count for it, and it is asked about anew.
-        Where nothing waits any more, a program that had begun is not run again: the outcome says so.
+
+        Where nothing waits any more, a program that had begun is never run again: the outcome says so, with the calls
+        that it had made, as far as they are known. `begun` is what the caller knows of that, from the question: one
+        about a call (`request.what`) is of a program that had. What this runner knows counts more; and where neither
+        knows, a program that may have asked about a call is taken for one that had begun. One that had not is asked
+        about anew.
         """
         try:
             program = program_of(arguments, tool_name=run.tool_name)
         except NoProgram:
-            return await self.execute(run, arguments, scope=scope, call_id=call_id)
-        with self._lock:
-            waiting = self._waiting.pop((scope, call_id), None)
+            return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
+        key = (scope, call_id)
+        waiting = self._questions.take(key)
         if waiting is not None and waiting.paused is not None and not _is_here(waiting.paused):
-            waiting.paused.abandon()
+            waiting.give_up()
             waiting = None
-        if waiting is None or (waiting.paused is None and self._is_over(waiting)):
-            if (await _plan(run, program)).approval.required:  # then it has not begun
-                return await self.execute(run, arguments, scope=scope, call_id=call_id)
-            return _outcome(run, not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type="RunGone"), program)
+        if waiting is None or (waiting.paused is None and self._questions.is_over(waiting)):
+            known = self._questions.begun(key)
+            plan = await _plan(run, program)
+            if known is None:
+                known = plan.may_ask if begun is None else begun
+            if known or begun or not plan.approval.required:
+                gone = not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type="RunGone")
+                return _outcome(run, gone, program, self._questions.calls(key))
+            return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
         if waiting.code_hash != _hash(program):
             if waiting.paused is not None:
                 await waiting.paused.end()
-            return await self.execute(run, arguments, scope=scope, call_id=call_id)
+            return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
         if waiting.paused is not None:
             waiting.paused.answer(decision)
-            return await self._go_on(waiting, scope, call_id)
+            return await self._go_on(waiting, waiting.paused, scope, call_id)
         if not decision.approved:
             return _outcome(run, refused(decision, ""), program)
-        plan = await _plan(waiting.run, program)
-        return await self._begin(waiting.run, program, plan, scope, call_id)
+        return await self._begin(waiting, await _plan(waiting.run, program), scope, call_id)
+
+    def ended(self, *, scope: str = "", call_id: str = "") -> CodeActOutcome | None:
+        """Return, once, what came of a program whose question nobody answered in time, and that has ended since.
+
+        Its text has the calls of tools that it made also where it ended well, since nobody has read of them. `None`
+        where there is no such program, or it has not ended. The latest hundred of them are kept.
+        """
+        outcome = self._questions.ended((scope, call_id))
+        return None if outcome is None else outcome.with_calls_told()
 
     def withdraw(self, *, scope: str = "", call_id: str = "") -> None:
         """Give up a question that nobody will answer: a program that waits is ended."""
-        with self._lock:
-            waiting = self._waiting.pop((scope, call_id), None)
-        if waiting is not None and waiting.paused is not None:
-            waiting.paused.abandon()
+        waiting = self._questions.take((scope, call_id))
+        if waiting is not None:
+            waiting.give_up()
 
     def is_waiting(self, *, scope: str = "", call_id: str = "") -> bool:
         """Return whether a question waits under this scope and call id."""
-        with self._lock:
-            return (scope, call_id) in self._waiting
+        return self._questions.is_waiting((scope, call_id))
+
+    async def leave(self, *, scope: str) -> None:
+        """Close the sandbox of a scope, with its files, as soon as no program runs there: it is not used again."""
+        await self._environments.leave(scope)
 
     async def close(self) -> None:
         """End all runs, as `CANCELLED`, and close all sandboxes, with the files in them."""
-        with self._lock:
-            self._closed = True
-            waiting = list(self._waiting.values())
-            self._waiting.clear()
-        for each in waiting:
-            if each.paused is not None:
-                each.paused.abandon()
+        self._questions.close()
         await self._environments.close()
 
     async def _check(self, run: FrozenRun, program: str) -> ErrorInfo | None:
@@ -195,63 +217,38 @@ class CodeActRunner:
                     kind=ErrorKind.SANDBOX, message=f"the program was not checked, and did not run: {error}"
                 )
 
-    async def _begin(
-        self, run: FrozenRun, program: str, plan: Plan, scope: str, call_id: str
-    ) -> CodeActOutcome | ApprovalNeeded:
-        toolset = plan.approval.toolset
-        if not toolset.requiring:
-            return await self._perform(run, program, toolset, scope)
+    async def _begin(self, waiting: Waiting, plan: Plan, scope: str, call_id: str) -> CodeActOutcome | ApprovalNeeded:
+        run, program, toolset, calls = waiting.run, waiting.program, plan.approval.toolset, CallLog()
+        place = (scope, waiting.lasting)
+        if run.settings.approval_style != "bundled":
+            self._questions.begin((scope, call_id), calls)
+        if not plan.may_ask:
+            return await self._perform(run, program, toolset, calls, place)
         paused = PausableRun(
-            lambda approver: self._perform(run, program, toolset.asking(approver), scope),
+            lambda approver: self._perform(run, program, toolset.asking(approver), calls, place),
             timeout=self._approval_timeout,
         )
-        waiting = Waiting(run=run, program=program, code_hash=_hash(program), named=plan.named, paused=paused)
-        return await self._go_on(waiting, scope, call_id)
+        return await self._go_on(replace(waiting, paused=paused), paused, scope, call_id)
 
-    async def _go_on(self, waiting: Waiting, scope: str, call_id: str) -> CodeActOutcome | ApprovalNeeded:
-        assert waiting.paused is not None
+    async def _go_on(
+        self, waiting: Waiting, paused: PausableRun, scope: str, call_id: str
+    ) -> CodeActOutcome | ApprovalNeeded:
         while True:
-            came = await waiting.paused.next()
+            came = await paused.next()
             if isinstance(came, CodeActOutcome):
                 return came
-            if self._wait(scope, call_id, waiting):
+            if self._questions.put((scope, call_id), waiting):
                 return _needed(came, waiting, scope, call_id)
-            waiting.paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
+            paused.answer(ApprovalDecision(False, _UNASKED, cause="unavailable"))
 
-    def _wait(self, scope: str, call_id: str, waiting: Waiting) -> bool:
-        """Keep a question until it is answered; return whether it can be, under this scope and call id."""
-        given_up = []
-        with self._lock:
-            there = self._waiting.get((scope, call_id))
-            if there is not None and not self._is_over(there):
-                return False
-            self._waiting[scope, call_id] = waiting
-            self._waiting.move_to_end((scope, call_id))
-            while len(self._waiting) > (0 if self._closed else self._most_waiting):
-                given_up.append(self._waiting.popitem(last=False)[1])
-        for each in given_up:
-            if each.paused is not None:
-                each.paused.abandon()
-        return True
-
-    def _is_taken(self, scope: str, call_id: str) -> bool:
-        with self._lock:
-            there = self._waiting.get((scope, call_id))
-            return there is not None and not self._is_over(there)
-
-    def _is_over(self, waiting: Waiting) -> bool:
-        """Return whether nothing waits for an answer any more: it took too long, or the program has ended."""
-        if waiting.paused is not None:
-            return waiting.paused.is_over
-        timeout = self._approval_timeout
-        return timeout is not None and time.monotonic() - waiting.asked_at > timeout
-
-    async def _perform(self, run: FrozenRun, program: str, toolset: Toolset, scope: str) -> CodeActOutcome:
-        calls = CallLog()
+    async def _perform(
+        self, run: FrozenRun, program: str, toolset: Toolset, calls: CallLog, place_of: tuple[str, bool]
+    ) -> CodeActOutcome:
         warnings: tuple[str, ...] = ()
         try:
+            scope, lasting = place_of
             owner = scope if run.file_surface else None
-            async with self._environments.use(run.environment, owner, run.policy) as place:
+            async with self._environments.use(run.environment, owner, run.policy, lasting=lasting) as place:
                 warnings, place.warnings = place.warnings, ()
                 if run.file_surface and run.settings.clear_output:
                     result = await _run_in_turn(place, program, toolset, calls)
@@ -273,6 +270,7 @@ _GONE = (
     "the run that waited for approval is gone, since it waited too long, or its process or its event loop has ended;"
     " what it had done before stays done, and nothing was run again"
 )
+_LONG_HINT = "write a shorter program: read long data from a file, or send it in several programs"
 _TAKEN = (
     "another program waits for approval under the same call id, and nobody could tell whose answer it is: this one did"
     " not run"

@@ -65,6 +65,12 @@ class PausableRun:
         """Whether the program has ended, or its event loop and so the program with it."""
         return self._task.done() or self.loop.is_closed()
 
+    @property
+    def outcome(self) -> CodeActOutcome | None:
+        """What the run has come to, if it has ended by itself."""
+        task = self._task
+        return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+
     def answer(self, decision: ApprovalDecision) -> None:
         """Decide the question that was handed out last; one that was refused meanwhile stays so."""
         asked, self._asked = self._asked, None
@@ -108,7 +114,8 @@ class PausingApprover:
 class Waiting:
     """A question that a framework was given. `paused` is the run that waits for it, `None` where none has begun.
 
-    `code_hash` is that of the program that was shown: an answer counts for that one only.
+    `code_hash` is that of the program that was shown: an answer counts for that one only. `lasting` is whether the
+    scope is used again after the run of the agent.
     """
 
     run: FrozenRun
@@ -116,4 +123,10 @@ class Waiting:
     code_hash: str
     named: tuple[str, ...]
     paused: PausableRun | None
+    lasting: bool = True
     asked_at: float = field(default_factory=time.monotonic)
+
+    def give_up(self) -> None:
+        """End the program that waits, if one does, from any thread."""
+        if self.paused is not None:
+            self.paused.abandon()

@@ -53,13 +53,14 @@ def render(
     max_chars: int = MAX_CHARS,
     whole: str = "",
     has_run: bool = False,
+    always_calls: bool = False,
 ) -> str:
     """Return what a model is to read of a result: output, value, files and error, each under a heading of its own.
 
     A failure is told with its kind, exit code, type and message, the program's own frames, a hint and, where they are
     given, the lines of `program` around the one that failed and the `calls` that it had made, so that what had an
     effect is not done twice. Where nothing ran at all, the heading of the error says so; `has_run` says that something
-    did, which the result does not show any more.
+    did, which the result does not show any more. With `always_calls` the calls are told of a success as well.
 
     The text has at most `max_chars` characters, at least `LEAST_CHARS`. Short parts stay as they are, the others share
     what is left: each keeps its beginning and its end, and a note says how many of how many characters are missing, the
@@ -76,6 +77,8 @@ def render(
         _Part("stderr", _stderr(result), 2),
         *_what_went_wrong(result, program, calls, has_run),
     ]
+    if always_calls and result.success and calls is not None:
+        parts.append(_calls_part(calls, None))
     return _joined(parts, max_chars, whole) or _NO_OUTPUT
 
 
@@ -189,7 +192,12 @@ def _failure(result: ExecutionResult, program: str | None, calls: CallLog | None
     if error is not None:
         yield _Part(f"the program at line {error.line}", lines, 2)
         yield _Part("hint", error.hint, 1)
-    yield _Part(_CALLS, "\n".join(_calls(calls, error)) if calls is not None else "", 2)
+    if calls is not None:
+        yield _calls_part(calls, error)
+
+
+def _calls_part(calls: CallLog, error: ErrorInfo | None) -> _Part:
+    return _Part(_CALLS, "\n".join(_calls(calls, error)), 2)
 
 
 def _nothing_ran(result: ExecutionResult, calls: CallLog | None) -> bool:

@@ -131,7 +131,10 @@ class Questions:
             assert this.answer is not None
             scope = scope if known is None else known.scope
             decision = ApprovalDecision(this.answer.approved is True)
-            came = await self._runner.answer(run, arguments, scope=scope, call_id=this.id, decision=decision)
+            begun = None if known is None else known.about["what"] == "call"
+            came = await self._runner.answer(
+                run, arguments, scope=scope, call_id=this.id, decision=decision, begun=begun
+            )
         # The tool calls of a program belong to the invocation that began it.
         began = invocation if known is None or known.began is None else known.began
         if isinstance(came, CodeActOutcome):
