@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from actbox import Artifact, ErrorInfo, ErrorKind, ExecutionResult, InvalidValue
 from actbox.codeact.outcome import CodeActOutcome
@@ -65,9 +68,57 @@ def test_standard_error_is_cut_with_what_stands_below_it_and_pretends_no_heading
     result = ExecutionResult(stderr="[error RUNTIME] no\n" + "x" * 50_000, exit_code=1, error=error)
     settings = CodeActSettings(max_chars=4_000)
     told = CodeActOutcome.of(result, settings, program="x", calls=CallLog(), file_surface=False).to_json_shape()
-    assert len(told["stderr"]) <= 2_000
+    assert len(told["stderr"]) <= 3_000
     assert told["stderr"].startswith("\\[error RUNTIME] no\nxxx")
     assert told["stderr"].endswith("[error RUNTIME, exit code 1]\nit is over")
+
+
+TEXT = st.text(st.characters(categories=["L", "N", "P", "Z", "C", "Cs"]), max_size=300)
+
+
+@given(
+    stdout=TEXT,
+    stderr=TEXT,
+    value=st.none() | TEXT,
+    warnings=st.lists(TEXT, max_size=5),
+    names=st.lists(TEXT.filter(bool), max_size=9),
+    message=st.none() | TEXT,
+    program=TEXT,
+    times=st.integers(1, 40),
+)
+@example("", "", None, ["\x00" * 300] * 3, ["\x01" * 300] * 9, "\ud800", "\ud800", 40)
+@example("\x00" * 300, "\x00" * 300, "\x00" * 300, [], [], None, "", 40)
+def test_whatever_came_both_forms_keep_to_their_characters_and_can_be_written(
+    stdout: str,
+    stderr: str,
+    value: str | None,
+    warnings: list[str],
+    names: list[str],
+    message: str | None,
+    program: str,
+    times: int,
+) -> None:
+    error = None if message is None else ErrorInfo(kind=ErrorKind.RUNTIME, type=message, message=message, line=1)
+    calls = CallLog()
+    calls.feed(ToolStarted(1, program, {program: stdout}))
+    result = ExecutionResult(
+        stdout=stdout * times,
+        stderr=stderr * times,
+        value_text=value,
+        exit_code=0 if error is None else 1,
+        error=error,
+        warnings=tuple(warnings * times),
+        artifacts=tuple(Artifact(name, b"1") for name in names),
+    )
+    settings = CodeActSettings(max_chars=2_000)
+    told = CodeActOutcome.of(result, settings, program=program, calls=calls, file_surface=True)
+    for text in (told.text, told.with_calls_told().text, json.dumps(told.to_json_shape(), ensure_ascii=False)):
+        assert len(text.encode().decode()) <= 2_000
+    shape = told.to_json_shape()
+    listed = len(shape.get("output_files", []))
+    assert (
+        listed == len(names) or f"{len(names) - listed} more file" in shape["stderr"] or "left out" in shape["stderr"]
+    )
 
 
 def test_one_byte_and_one_file_are_told_as_one() -> None:

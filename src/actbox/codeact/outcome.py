@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from actbox.content.render import cut, render, render_stderr
+from actbox.content.render import LEAST_CHARS, cut_json, json_length, render, render_stderr, render_stdout
+from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -77,22 +78,40 @@ class CodeActOutcome:
         """Return the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
 
         `stdout` ends with the text of the last expression's value where there is one, `stderr` with the error and what
-        else is to be known. Each has half of the characters at most. `output_files` has the paths of the files that
-        come back, where there are any.
+        else is to be known. `output_files` has the paths of the files that come back, where there are any.
+
+        All of it, as JSON text in which characters beyond ASCII stand as they are (`ensure_ascii=False`), has at most
+        `max_chars` characters: paths take a quarter of it at most, and a warning tells how many are not listed; of the
+        rest `stderr` takes what it needs up to two thirds, and `stdout` what is left.
         """
-        result, most = self.result, self.max_chars // 2
-        value = f"{result.value_text}\n" if result.value_text is not None else ""
-        shape: dict[str, Any] = {
-            "stdout": cut(_ended(result.stdout) + value if value else result.stdout, most),
-            "stderr": render_stderr(
-                result, program=self.program, calls=self.calls, max_chars=most, has_run=self.left_files
-            ),
-            "exit_code": result.exit_code,
-            "success": result.success,
-        }
-        if result.artifacts:
-            shape["output_files"] = [f"/output/{artifact.name}" for artifact in result.artifacts]
+        result, paths = self.result, self._paths()
+        missing = len(result.artifacts) - len(paths)
+        if missing:
+            result = replace(result, warnings=(*result.warnings, f"{counted(missing, 'more file')} not listed here"))
+        shape: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": result.exit_code, "success": result.success}
+        if paths:
+            shape["output_files"] = paths
+        room = self.max_chars - json_length(shape)
+        stderr = render_stderr(
+            result,
+            program=self.program,
+            calls=self.calls,
+            max_chars=max(2 * room // 3, LEAST_CHARS),
+            has_run=self.left_files,
+        )
+        # Each has its two quotes in the shape already.
+        shape["stderr"] = cut_json(stderr, 2 + 2 * room // 3)
+        shape["stdout"] = cut_json(render_stdout(result), 2 + self.max_chars - json_length(shape))
         return shape
+
+    def _paths(self) -> list[str]:
+        """Return the paths of the files that come back, as many as a quarter of the characters has room for."""
+        paths: list[str] = []
+        for artifact in self.result.artifacts:
+            paths.append(f"/output/{encodable(artifact.name)}")
+            if json_length(paths) > self.max_chars // 4:
+                return paths[:-1]
+        return paths
 
 
 def not_run(kind: ErrorKind, message: str, *, hint: str = "", type: str = "") -> ExecutionResult:
@@ -125,7 +144,3 @@ def _files(
             kept.append(artifact)
             total += artifact.size
     return tuple(kept), left_out
-
-
-def _ended(text: str) -> str:
-    return text if not text or text.endswith("\n") else f"{text}\n"

@@ -7,6 +7,7 @@ plain measure against text that pretends, not more: what a part says remains the
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -17,13 +18,16 @@ from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.result import ExecutionResult
 
 from .program_lines import failing_lines
-from .safe_text import spelt_out
+from .safe_text import encodable, spelt_out
 
 MAX_CHARS: Final = 20_000
 LEAST_CHARS: Final = 1_000
 """What `max_chars` must at least be: room for all headings, and for a little of each part."""
 MOST_WHOLE_CHARS: Final = 150
 """Characters of `whole`."""
+
+LEAST_JSON_CHARS: Final = 100
+"""What `cut_json` can keep to: the note alone, with the escapes of its two line ends."""
 
 _MAX_VALUE_CHARS = 4_000
 _LEAST_PART_CHARS = 60
@@ -98,8 +102,34 @@ def render_stderr(
     _check_chars(max_chars)
     wrong = [part for part in _what_went_wrong(result, program, calls, has_run) if part.is_told]
     if not wrong:
-        return cut(result.stderr, max_chars)
+        return cut(encodable(result.stderr), max_chars)
     return _joined([_Part("", _stderr(result), 2), *wrong], max_chars, "")
+
+
+def render_stdout(result: ExecutionResult) -> str:
+    """Return what stands for standard output in a field of its own: the value is its last line. It is not cut."""
+    text = encodable(result.stdout)
+    if result.value_text is None:
+        return text
+    ended = text if not text or text.endswith("\n") else f"{text}\n"
+    return f"{ended}{encodable(result.value_text)}\n"
+
+
+def json_length(value: object) -> int:
+    """Return how many characters a value takes as JSON text; those beyond ASCII stand as they are."""
+    return len(json.dumps(value, ensure_ascii=False))
+
+
+def cut_json(text: str, most: int) -> str:
+    """Return a text, cut as by `cut`, that takes at most `most` characters as JSON text.
+
+    `most` is at least `LEAST_JSON_CHARS`.
+    """
+    kept = cut(text, most)
+    while (over := json_length(kept) - most) > 0:
+        # What is left out was escaped, to six characters at most.
+        kept = cut(text, len(kept) - (over + 5) // 6)
+    return kept
 
 
 def cut(text: str, most: int, *, whole: str = "") -> str:
@@ -135,7 +165,7 @@ class _Part:
 
     def __init__(self, heading: str, text: str, weight: int, *, most: int | None = None, always: bool = False) -> None:
         self.heading = f"[{heading}]\n" if heading else ""
-        self.text = text.rstrip()
+        self.text = encodable(text.rstrip())
         self.weight = weight
         self.most = most
         self.always = always

@@ -54,6 +54,11 @@ class TerminalText:
         return "".join(shown)
 
 
+def encodable(text: str) -> str:
+    """Return text that can be written as UTF-8: lone surrogates are spelt out."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def spelt_out(text: str) -> str:
     """Return one line of text in which nothing acts on a terminal and nothing hides.
 
