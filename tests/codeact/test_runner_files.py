@@ -76,3 +76,17 @@ async def test_output_is_kept_from_call_to_call_unless_it_is_to_be_cleared(runne
     assert (await did(runner, run, code, scope="s")).result.success
     outcome = await did(runner, run, "import os; [os.listdir('/output'), os.path.exists('/workspace/kept')]", scope="s")
     assert outcome.result.value == [[] if clear else ["a"], True]
+
+
+@pytest.mark.parametrize("clear", [False, True])
+@pytest.mark.parametrize("after", ["", "; open('/workspace/output', 'w')", "; os.symlink('/etc', '/workspace/output')"])
+async def test_an_output_folder_that_a_program_has_taken_away_ends_nothing(
+    runner: CodeActRunner, clear: bool, after: str
+) -> None:
+    run = frozen(file_surface=True, clear_output=clear)
+    gone = f"import os, shutil; shutil.rmtree('/workspace/output'){after}"
+    assert (await did(runner, run, gone, scope="gone")).result.success
+    outcome = await did(runner, run, "open('/output/a', 'w').write('x')", scope="gone")
+    assert [file.name for file in outcome.artifacts] == ["a"], outcome.text
+    assert "output/ was no folder any more" in outcome.text
+    assert (await did(runner, run, "1", scope="gone")).result.warnings == ()

@@ -397,3 +397,24 @@ async def test_a_file_may_be_written_while_a_program_reads_it(box: Sandbox) -> N
         number += 1
         await box.write_file("a", str(number % 10).encode() * 100_000)
     assert (await running).value is True
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import os; os.rmdir('/workspace/output')",
+        "import os; os.rename('/workspace/output', '/workspace/elsewhere')",
+        "import os; os.rmdir('/workspace/output'); open('/workspace/output', 'w').write('x')",
+        "import os; os.rmdir('/workspace/output'); os.symlink('/etc', '/workspace/output')",
+    ],
+)
+async def test_an_output_folder_that_was_removed_or_replaced_is_there_for_the_next_program(
+    box: Sandbox, program: str
+) -> None:
+    program = program.replace("/workspace/", "")  # where programs begin
+    assert (await box.run(program)).error is None
+    result = await box.run("open('output/a.txt', 'w').write('x')")
+    assert result.error is None, result.error
+    assert [artifact.name for artifact in result.artifacts] == ["a.txt"]
+    assert any("made anew" in warning for warning in result.warnings)
+    assert (await box.run("1")).warnings == ()

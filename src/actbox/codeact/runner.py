@@ -11,11 +11,12 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, Unsupported
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.events import Completed
 from actbox.core.policy import Policy
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
+from actbox.sandbox.workspace import NO_FOLDER
 from actbox.tools import ApprovalDecision, ApprovalRequest, Toolset
 from actbox.tools.threads import ThreadPool
 
@@ -321,7 +322,13 @@ async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls
 
 
 async def _empty_output(sandbox: Sandbox) -> None:
-    for entry in await sandbox.list_files("output"):
+    try:
+        entries = await sandbox.list_files("output")
+    except FileError as error:
+        if error.errno in NO_FOLDER:  # a program has removed or replaced it: the sandbox makes it anew for the next one
+            return
+        raise
+    for entry in entries:
         await sandbox.remove_file(entry.path, recursive=True)
 
 

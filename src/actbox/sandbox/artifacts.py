@@ -23,6 +23,8 @@ MAX_ENTRIES = 100_000
 # All paths together, which are remembered while a run lasts: each may be as long as depth and names allow.
 MAX_PATH_CHARACTERS = 16 * _MIB
 
+_MADE_ANEW = "output/ was no folder any more, since an earlier program had removed or replaced it: it was made anew"
+
 Marks = dict[str, tuple[int, int]]
 Found = tuple[str, int, os.stat_result]
 
@@ -43,18 +45,19 @@ def is_empty(workspace: int) -> bool:
 class OutputFolder:
     """What `/output` had in it when a run began, so that at its end only what it created or changed is collected."""
 
-    def __init__(self, workspace: int, limits: Limits, *, known_empty: bool = False) -> None:
+    def __init__(self, workspace: int, limits: Limits, *, known_empty: bool = False, made_anew: bool = False) -> None:
         # One of our own: the sandbox may be stopped, and its descriptor mean something else, before we collect.
         self._workspace = os.dup(workspace)
         self._closing = threading.Lock()
         self._limits = limits
+        self._warnings = [_MADE_ANEW] if made_anew else []
         self._before: Marks = {}
         for path, _, status in () if known_empty else _Walk(workspace):
             self._before[path] = _mark(status)
 
     def is_empty(self) -> bool:
-        """Return whether there is a folder with nothing in it, which is looked up without blocking."""
-        return is_empty(self._workspace)
+        """Return whether there is a folder with nothing in it and nothing to say, looked up without blocking."""
+        return not self._warnings and is_empty(self._workspace)
 
     def close(self) -> None:
         """Let go of the folder; a collection that is under way goes on with a descriptor of its own."""
@@ -107,7 +110,8 @@ class OutputFolder:
                     continue
                 left -= len(data)
                 artifacts.append(Artifact(printable(path), data))
-        return sorted(artifacts, key=lambda artifact: artifact.name), walk.left_out.warnings()
+        warnings = [*self._warnings, *walk.left_out.warnings()]
+        return sorted(artifacts, key=lambda artifact: artifact.name), warnings
 
 
 def _mark(status: os.stat_result) -> tuple[int, int]:

@@ -27,6 +27,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each folder on the way is open while what is below it is listed.
 MAX_DEPTH = 64
 _FOLDERS = (".", "input", "output")
+NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""What opening or listing a folder fails with where there is none, or a file or a link in its place."""
 # The kernel's clock for files goes on by ticks, of which there are at least 100 in a second.
 _COARSE_NS = 20_000_000
 
@@ -55,10 +57,13 @@ class Workspace:
             return os.dup(self._descriptor)
 
     def mark_output(self, limits: Limits) -> OutputFolder:
-        """Note what lies in `output` now, so that what a run adds can be told from it."""
+        """Note what lies in `output` now, so that what a run adds can be told from it.
+
+        Where an earlier program has removed it, or put something else in its place, it is made anew, with a warning.
+        """
         folder = self.open()
         try:
-            return OutputFolder(folder, limits)
+            return OutputFolder(folder, limits, made_anew=self._make_output_anew(folder))
         finally:
             os.close(folder)
 
@@ -199,6 +204,20 @@ class Workspace:
         os.fchmod(inner, 0o755)
         self._give(inner)
         return inner
+
+    def _make_output_anew(self, folder: int) -> bool:
+        """Make `output` where it is no folder; return whether that was so. A guest may hinder it meanwhile."""
+        try:
+            os.close(os.open("output", _FOLDER, dir_fd=folder))
+        except OSError as error:
+            if error.errno not in NO_FOLDER:
+                return False
+            with contextlib.suppress(OSError):
+                if error.errno != errno.ENOENT:
+                    os.unlink("output", dir_fd=folder)
+                os.close(self._step(folder, "output", make=True))
+                return True
+        return False
 
     def _give(self, descriptor: int) -> None:
         if self._owner is not None:
