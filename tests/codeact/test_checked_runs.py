@@ -8,7 +8,7 @@ import pytest
 
 from actbox import ErrorKind, InvalidValue, open_sandbox, tool
 from actbox.codeact import CodeActConfig, CodeActOutcome, CodeActRunner
-from actbox.codeact.outcome import EXIT_NOT_RUN
+from actbox.core.result import EXIT_NOT_RUN
 
 SENT: list[str] = []
 

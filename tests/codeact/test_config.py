@@ -104,6 +104,17 @@ def test_a_tool_cannot_have_the_name_by_which_the_model_runs_programs() -> None:
     assert names(config) == ["execute_code"]
 
 
+def test_nor_can_a_tool_whose_name_in_programs_is_that_one() -> None:
+    schema = {"type": "object", "properties": {}}
+    odd = Tool.from_schema("execute-code", "Do it.", schema, lambda: None)
+    with pytest.raises(InvalidValue, match="cannot be called 'execute-code'"):
+        CodeActConfig(tools=[odd])
+    server = CodeActConfig(adapt=lambda given: ToolEntry(name="s", given=given, tools=lambda: (odd,)))
+    server.add_tools([object()])
+    with pytest.raises(InvalidValue, match="'execute_code'"):
+        server.freeze()
+
+
 @pytest.mark.parametrize("name", ["call_tool", "ToolError"])
 def test_a_tool_that_would_hide_what_programs_have_is_refused_when_it_is_added(name: str) -> None:
     config = CodeActConfig(tools=[named("a")])

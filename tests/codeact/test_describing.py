@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import FileMount, Limits, Tool
+from actbox import FileMount, Limits, Sandbox, Tool
 from actbox.codeact import CodeActConfig, FrozenRun
+from actbox.codeact.calling import HOW_TOOLS_ARE_CALLED
 
 
 def look_up(name: str, limit: int = 10) -> list[str]:
@@ -88,7 +89,7 @@ def test_tools_are_declared_with_the_types_of_what_they_take_and_return() -> Non
     assert "def look_up(name: str, limit: int = 10) -> list[str]:" in source
     assert "Look somebody up." in source
     assert "Whom to find" in source
-    for said in ("call_tool(name, **arguments)", "ToolError", "await", "10,000 calls of functions", "import nothing"):
+    for said in ("call_tool(name, **arguments)", "ToolError", "await", "10,000 calls of functions", "`import asyncio`"):
         assert said in description
 
 
@@ -288,3 +289,18 @@ def test_without_tools_a_pinned_listing_is_nothing_to_search_in() -> None:
     run = config.freeze(listing=pinned)
     assert (run.listing, len(run.toolset)) == (None, 0)
     assert "search_tools" not in run.description
+
+
+def test_a_tool_that_takes_the_place_of_a_builtin_is_named() -> None:
+    tools = [Tool.from_function(lambda: 1, name=name) for name in ("open", "look", "print")]
+    one = CodeActConfig(tools=tools[:2]).freeze().description
+    assert "`open` of these takes the place of what Python has of that name." in one
+    assert "`open` and `print` of these take the place of" in CodeActConfig(tools=tools).freeze().description
+    assert "the place of" not in CodeActConfig(tools=tools[1:2]).freeze().description
+
+
+async def test_what_the_description_says_of_await_is_a_program_that_runs(box: Sandbox) -> None:
+    said = re.search("`(import asyncio)` `(await asyncio[^`]*)`", HOW_TOOLS_ARE_CALLED)
+    assert said is not None
+    result = await box.run("\n".join(said.groups()), tools=[Tool.from_function(lambda n: n, name="f")])
+    assert result.value == [1, 2]

@@ -386,3 +386,16 @@ async def test_the_hosts_memory_does_not_feel_a_memory_bomb(isolated_engine: str
     before = available()
     await box.run("x = []\nwhile True: x.append(bytearray(b'x') * (1 << 20))")
     assert before - available() < 1500
+
+
+async def test_a_null_byte_in_the_program_is_told_without_a_line_that_there_is_not(box: Sandbox) -> None:
+    result = await box.run("x = 1\0")
+    assert result.error is not None
+    assert (result.error.kind, result.error.hint) == (ErrorKind.SYNTAX, "correct it and send the whole program again")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x0c", "\x1c", "\x85"])
+async def test_the_lines_of_a_traceback_are_those_that_python_counts(box: Sandbox, separator: str) -> None:
+    result = await box.run(f"# one{separator}line\nx = 1\n1 / 0")
+    assert result.error is not None
+    assert "line 3, in <module>\n    1 / 0\n" in result.error.traceback

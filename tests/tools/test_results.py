@@ -170,9 +170,33 @@ async def test_what_is_not_json_is_refused_with_type_and_place(value: Any, sente
     assert sentence in await refused(value)
 
 
-@pytest.mark.parametrize("annotation", [set[int], dict[str, Any], list[Any], Any])
-async def test_an_annotation_does_not_make_a_set_silently_a_list(annotation: Any):
+@pytest.mark.parametrize("annotation", [dict[str, Any], list[Any], dict[int, str], set[str], Any])
+async def test_a_set_that_the_annotation_does_not_name_does_not_become_a_list_silently(annotation: Any):
     assert "of type set" in await refused({3, 1}, annotation)
+
+
+class Marks(TypedDict):
+    by_day: dict[datetime.date, set[int]]
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "plain"),
+    [
+        ({1: "a", 2: "b"}, dict[int, str], {"1": "a", "2": "b"}),
+        ({7}, set[int], [7]),
+        (frozenset({"a"}), frozenset[str] | None, ["a"]),
+        (None, set[int] | None, None),
+        (collections.deque([1, 2]), collections.deque[int], [1, 2]),
+        ([{(1): {2: {3}}}], list[dict[int, dict[int, set[int]]]], [{"1": {"2": [3]}}]),
+        ({datetime.date(2026, 1, 2): 3}, dict[datetime.date, int], {"2026-01-02": 3}),
+        ({"by_day": {datetime.date(2026, 1, 2): {3}}}, Marks, {"by_day": {"2026-01-02": [3]}}),
+        ({decimal.Decimal("1.5")}, set[decimal.Decimal], ["1.5"]),
+    ],
+)
+async def test_containers_that_json_has_not_are_written_as_the_annotation_is_described(
+    value: Any, annotation: Any, plain: Any
+):
+    assert await returned(value, annotation) == plain
 
 
 async def test_a_model_that_holds_what_has_no_form_is_refused():

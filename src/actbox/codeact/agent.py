@@ -20,7 +20,7 @@ from actbox.tools.threads import ThreadPool
 
 from .approval import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
-from .instructions import FINAL_ANSWER, execute_code_spec, instructions
+from .instructions import FINAL_ANSWER, agent_instructions, execute_code_spec
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
 from .reviewing import Advice, blocked, decide
@@ -175,7 +175,7 @@ class CodeAgent:
         """Yield what happens as it happens; the last event is `Answered`. Closing it ends the running program."""
         final = _FinalAnswer()
         toolset = self._tools.with_tools(final.tool)
-        text = instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
+        text = agent_instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
         loop = Loop(question, text, self._max_turns)
         tokens, model_calls = TokenUsage(), 0
         results: list[ExecutionResult] = []

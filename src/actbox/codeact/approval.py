@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.result import ExecutionResult
+from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 from actbox.tools import Approval, ApprovalDecision, ApprovalRequest, Toolset
 
 from .naming import NamedTools, named_tools
@@ -94,7 +94,7 @@ def refused(decision: ApprovalDecision, engine: str) -> ExecutionResult:
         message=f"the program {how} and did not run" + (f": {decision.reason}" if decision.reason else ""),
         hint="do not send it again as it is; do without what was refused, or answer in words",
     )
-    return ExecutionResult(exit_code=125, error=error, sandbox=engine)
+    return ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, sandbox=engine)
 
 
 def check_modes(default: str, style: str) -> None:

@@ -13,6 +13,7 @@ from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
 from actbox.core.mounts import INPUT, FileMount
 from actbox.tools import Approval, Tool, Toolset
+from actbox.tools.toolset import alias_of
 
 from .approval import check_modes
 from .capabilities import (
@@ -135,7 +136,7 @@ class CodeActConfig:
         given = [tools] if _is_one(tools) else list(tools)
         entries = [self._adapt(tool) for tool in given]
         for entry in entries:
-            if entry.name == self.tool_name:
+            if self.tool_name in (entry.name, alias_of(entry.name)):
                 raise InvalidValue(
                     f"a tool cannot be called {entry.name!r}, which the model calls to run programs: give the tool"
                     " another name, or this configuration another tool_name"

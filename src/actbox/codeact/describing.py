@@ -6,6 +6,7 @@ call, see and use; where there are many tools it lists them, and programs look u
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,17 +17,13 @@ from actbox.core.mounts import INPUT
 from actbox.tools import Tool, stubs
 from actbox.tools.signature_text import is_writable
 
+from .calling import HOW_TOOLS_ARE_CALLED
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS
 
 if TYPE_CHECKING:
     from .frozen import FrozenRun
 
-_HOW_TOOLS_ARE_CALLED = (
-    "They are there by name; import nothing. Arguments may be given by position or by name, and results are plain data."
-    " In a program that uses `await` they are coroutines, so that `await asyncio.gather(f(1), f(2))` makes both calls"
-    " at once; in one that does not, they are plain calls. `call_tool(name, **arguments)` calls one by its name. A call"
-    " that fails raises ToolError, which the program may catch."
-)
+_OWN = frozenset(dir(builtins))
 
 _ONLY_NAMED = (
     "A program has only those of them whose names stand in it: one that is called by a name that is computed is not"
@@ -138,7 +135,13 @@ def _tools(run: FrozenRun) -> str:
 
 
 def _how(run: FrozenRun) -> str:
-    return f"{_HOW_TOOLS_ARE_CALLED} {_ONLY_NAMED}" if run.settings.only_named_tools else _HOW_TOOLS_ARE_CALLED
+    hidden = (
+        [] if run.listing is not None else [f"`{alias}`" for alias in run.toolset.aliases.values() if alias in _OWN]
+    )
+    verb = "takes" if len(hidden) == 1 else "take"
+    takes_the_place = f"{' and '.join(hidden)} of these {verb} the place of what Python has of that name."
+    said = [HOW_TOOLS_ARE_CALLED, _ONLY_NAMED * run.settings.only_named_tools, takes_the_place * bool(hidden)]
+    return " ".join(filter(None, said))
 
 
 def _short(tool: Tool, alias: str) -> str:

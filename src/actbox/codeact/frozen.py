@@ -75,7 +75,7 @@ class FrozenRun:
     ) -> Self:
         """Freeze these. `tools` are with their groups; `serial` is the number of the configuration."""
         own = Toolset(tool for tool, _ in tools)
-        if tool_name in own.names:
+        if tool_name in own.names or tool_name in own.aliases.values():
             raise InvalidValue(f"a tool cannot be called {tool_name!r}, which the model calls to run programs")
         # A conversation that began with a listing goes on with it when there are fewer tools, but for none at all.
         few = 0 if pinned is not None else settings.search_above

@@ -1,9 +1,10 @@
-"""What a model is told: how its programs run, and the typed stubs of the tools that they may call."""
+"""What the model of a `CodeAgent` is told: how to answer, how its programs run, and what they may call."""
 
 from __future__ import annotations
 
 from actbox.tools import Toolset, stubs
 
+from .calling import HOW_TOOLS_ARE_CALLED
 from .model import ToolSpec
 
 EXECUTE_CODE = "execute_code"
@@ -20,23 +21,16 @@ call {execute_code}. You then see what it printed, the value of its last express
 - Print only what you need to read. If a program fails, read the error, mend the program, and send all of it again.
 - When you know the answer, call {final_answer}(value) in a program, or answer in plain words without code."""
 
-_TOOLS = """\
-Your programs can call these functions. They are there by name; import nothing. In a program that uses `await` they are
-coroutines, so that `await asyncio.gather(f(1), f(2))` runs both at once; in one that does not, they are plain calls.
-A failed call raises ToolError, which you may catch.
 
-```python
-{stubs}```"""
-
-
-def instructions(toolset: Toolset, *, network: str = "none", extra: str = "") -> str:
+def agent_instructions(toolset: Toolset, *, network: str = "none", extra: str = "") -> str:
     """Return the system text for an agent whose programs have these tools."""
     rules = _RULES.format(
         execute_code=EXECUTE_CODE,
         final_answer=FINAL_ANSWER,
         network=network,
     )
-    parts = [extra.strip(), rules, _TOOLS.format(stubs=stubs(toolset)) if len(toolset) else ""]
+    tools = f"Your programs can call these functions. {HOW_TOOLS_ARE_CALLED}\n\n```python\n{stubs(toolset)}```"
+    parts = [extra.strip(), rules, tools if len(toolset) else ""]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from actbox.content.render import LEAST_CHARS, cut_json, json_length, render, render_stderr, render_stdout
 from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.result import Artifact, ExecutionResult
+from actbox.core.mounts import OUTPUT
+from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
 
 if TYPE_CHECKING:
     from .settings import CodeActSettings
-
-EXIT_NOT_RUN: Final = 125
-"""The exit code of a program that did not run."""
 
 # What the guest calls the figures that a program has shown, or left open at its end.
 _FIGURE = re.compile(r"figure-[0-9]+\.png")
@@ -108,7 +106,7 @@ class CodeActOutcome:
         """Return the paths of the files that come back, as many as a quarter of the characters has room for."""
         paths: list[str] = []
         for artifact in self.result.artifacts:
-            paths.append(f"/output/{encodable(artifact.name)}")
+            paths.append(f"{OUTPUT}/{encodable(artifact.name)}")
             if json_length(paths) > self.max_chars // 4:
                 return paths[:-1]
         return paths

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind
-from actbox.core.result import ExecutionResult
+from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 
 if TYPE_CHECKING:
     # What it costs to import is for those who review.
@@ -56,7 +56,7 @@ def decide(review: Review) -> Advice:
 
 def blocked(error: ErrorInfo, engine: str) -> ExecutionResult:
     """Return the result of a program that did not run because of its review."""
-    return ExecutionResult(exit_code=125, error=error, sandbox=engine)
+    return ExecutionResult(exit_code=EXIT_NOT_RUN, error=error, sandbox=engine)
 
 
 def _blocked(findings: list[Finding]) -> ErrorInfo:

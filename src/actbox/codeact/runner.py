@@ -14,7 +14,7 @@ from actbox.core.call_log import CallLog
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, FileError, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.events import Completed
 from actbox.core.policy import Policy
-from actbox.core.result import ExecutionResult
+from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 from actbox.sandbox.workspace import NO_FOLDER
 from actbox.tools import ApprovalDecision, ApprovalRequest, Toolset
@@ -25,7 +25,7 @@ from .approvers import checked_timeout
 from .arguments import NoProgram, program_of
 from .environments import MOST_ENVIRONMENTS, Environment, Environments
 from .frozen import FrozenRun
-from .outcome import EXIT_NOT_RUN, CodeActOutcome, not_run
+from .outcome import CodeActOutcome, not_run
 from .pending import TIMEOUT_SECONDS
 from .planning import Plan, plan_of
 from .questions import Questions

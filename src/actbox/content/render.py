@@ -15,7 +15,7 @@ from typing import Final
 from actbox.core.call_log import CallLog, ToolCallRecord
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
-from actbox.core.result import ExecutionResult
+from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 
 from .program_lines import failing_lines
 from .safe_text import encodable, spelt_out
@@ -242,7 +242,7 @@ def _nothing_ran(result: ExecutionResult, calls: CallLog | None) -> bool:
         return False
     if error.kind in (ErrorKind.SYNTAX, ErrorKind.TYPE):
         return True
-    never_began = result.exit_code == 125 and not result.usage.wall_ms
+    never_began = result.exit_code == EXIT_NOT_RUN and not result.usage.wall_ms
     not_let_run = error.kind is ErrorKind.POLICY and error.type in _NOT_LET_RUN
     return never_began and (not_let_run or error.kind is ErrorKind.UNSUPPORTED)
 

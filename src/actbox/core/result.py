@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from .changes import FileChange
 from .errors import ErrorInfo, ErrorKind
@@ -25,6 +25,9 @@ _MEDIA_TYPES = {
     ".webp": "image/webp",
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
+
+EXIT_NOT_RUN: Final = 125
+"""The exit code of a program that did not run."""
 
 
 def media_type_of(name: str) -> str:

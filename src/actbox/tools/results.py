@@ -45,13 +45,16 @@ class ResultCheck:
     """Turns results of one tool into plain JSON data, or says why that cannot be.
 
     Models, dataclasses, enums and tuples have a JSON form of their own. Further types (dates, UUIDs, decimals, paths,
-    …) have one where the return annotation names them; pydantic writes them by that annotation.
+    …) have one where the return annotation names them; pydantic writes them by that annotation. So it is with sets,
+    queues and keys that are no text, where the whole result is what the annotation says: of `dict[int, str]` the keys
+    become text, of `set[int]` a list.
     """
 
     def __init__(self, tool: str, returns: Any = EMPTY) -> None:
         self._tool = tool
         self._adapter: TypeAdapter[Any] = TypeAdapter(Any if returns is EMPTY else returns)
         self._declared = tuple(_declared_classes(returns, set()))
+        self._declares_other_containers = any(map(_is_other_container, _parts(returns, set())))
 
     def __call__(self, value: Any) -> Any:
         """Return a copy of `value` as JSON data, or `bytes`. Raises `ToolError` with type and place."""
@@ -69,6 +72,8 @@ class ResultCheck:
         except (TypeError, ValueError, RecursionError):
             pass  # the slow path finds out what and where
         try:
+            if self._declares_other_containers and (copy := self._as_declared(value)) is not None:
+                return copy
             self._refuse(value, "result", owned=False)
             return self._convert(value)
         except RecursionError:
@@ -82,6 +87,13 @@ class ResultCheck:
             return _decode(_encode(self._adapter.dump_python(value, mode="json", warnings=False)))
         except (PydanticSerializationError, TypeError, ValueError) as error:
             raise self._error(f"its result ({type(value).__name__}) has no JSON form: {error}") from error
+
+    def _as_declared(self, value: Any) -> Any:
+        """Return a value as JSON data by the return annotation; `None` for one that is something else than it says."""
+        try:
+            return _decode(_encode(self._adapter.dump_python(value, mode="json", warnings="error")))
+        except (PydanticSerializationError, TypeError, ValueError):
+            return None  # and the sentence is that of a result without an annotation
 
     def _refuse(self, value: Any, at: str, *, owned: bool) -> None:
         """Raise for the first thing that is not JSON. A class answers for what its instances own."""
@@ -146,3 +158,30 @@ def _declared_classes(annotation: Any, seen: set[Any]) -> Iterator[type]:
                     yield from _declared_classes(part, seen | {annotation})
         elif annotation not in _NEVER_DECLARED and annotation.__module__ not in ("collections.abc", "typing"):
             yield annotation
+
+
+def _is_other_container(annotation: Any) -> bool:
+    """Return whether an annotation is one of containers that JSON has not, and that its lists and objects stand for."""
+    kind, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if not isinstance(kind, type):
+        return False
+    if issubclass(kind, collections.abc.Mapping) and not typing.is_typeddict(kind):
+        return len(arguments) == 2 and arguments[0] not in (str, Any)
+    return issubclass(kind, (collections.abc.Set, collections.deque))
+
+
+def _parts(annotation: Any, seen: set[Any]) -> Iterator[Any]:
+    """Yield a return annotation and all that stand in it."""
+    if annotation is EMPTY or get_origin(annotation) is typing.Literal:
+        return
+    yield annotation
+    inner = getattr(annotation, "__value__", None) or getattr(annotation, "__supertype__", None)  # type alias, NewType
+    if inner is not None:
+        if annotation not in seen:
+            yield from _parts(inner, seen | {annotation})
+    elif get_origin(annotation) is not None:
+        for part in get_args(annotation):
+            yield from _parts(part, seen)
+    elif isinstance(annotation, type) and issubclass(annotation, (dict, tuple)) and annotation not in (dict, tuple):
+        for part in typing.get_type_hints(annotation).values() if annotation not in seen else ():
+            yield from _parts(part, seen | {annotation})

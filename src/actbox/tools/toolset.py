@@ -236,5 +236,10 @@ def _aliases(names: Iterable[str]) -> dict[str, str]:
     return aliases
 
 
+def alias_of(name: str) -> str:
+    """Return what a tool of this name is called inside programs, if it is the only one."""
+    return _aliases([name])[name]
+
+
 def _is_variable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)

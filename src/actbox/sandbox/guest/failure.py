@@ -130,7 +130,8 @@ _DENIED = {errno.EPERM, errno.EROFS}
 def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Tuple[str, str, str]:
     """Return the kind, the limit that was reached (or nothing) and a hint (or nothing)."""
     if isinstance(error, SyntaxError) and error.filename == program_name and _raised_by_compiling(error):
-        return "SYNTAX", "", "correct line %s and send the whole program again" % error.lineno
+        what = "correct line %d" % error.lineno if error.lineno else "correct it"
+        return "SYNTAX", "", what + " and send the whole program again"
     if isinstance(error, ToolError):
         if getattr(error, "refused", False):  # a class of the program's own may lack it
             return "TOOL", "", "the call was refused approval; do not try it again unless asked to, go on without it"

@@ -50,7 +50,8 @@ def compile_program(source: str, name: str) -> Compiled:
         raise _syntax_error(str(error), name, source.count("\n", 0, max(source.find("\0"), 0)) + 1) from None
     except (RecursionError, MemoryError):
         raise _syntax_error("the program is nested too deeply, or too large, to be compiled", name, 1) from None
-    lines = [line + "\n" for line in source.splitlines()]
+    # As Python counts them: str.splitlines would also divide at form feeds and line separators.
+    lines = [line + "\n" for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     linecache.cache[name] = (len(source), None, lines, name)
     return Compiled(code, any(_awaits(node) for node in ast.walk(tree)))
 
