@@ -195,7 +195,7 @@ async def test_without_a_file_surface_nothing_lasts_and_conversations_share_one_
         )
         assert outcome.result.value == [False, False]
         assert outcome.artifacts == ()
-        assert "made" not in outcome.text
+        assert "do not come back here, and are gone: made; " in outcome.text
     assert len(opener.opened) == 1
     await runner.close()
 

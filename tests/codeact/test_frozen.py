@@ -131,7 +131,8 @@ def test_the_state_is_json_and_says_what_the_run_has(tmp_path: Path) -> None:
         {"target": "b.com", "methods": ["GET"]},
     ]
     assert state["limits"]["wall_seconds"] == 5
-    assert state["listing"] == {"groups": {"": ["a", "get_user"]}}
+    assert state["listing"]["groups"] == {"": ["a", "get_user"]}
+    assert list(state["listing"]["digests"]) == ["a", "get_user"]
     assert "listing" not in CodeActConfig(tools=[named("a")]).freeze().state()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ async def test_without_a_file_surface_only_figures_come_back(runner: CodeActRunn
     assert outcome.result.success, outcome.text
     (figure,) = outcome.artifacts
     assert (figure.name, figure.media_type) == ("figure-1.png", "image/png")
-    assert "secret" not in outcome.text
+    warning = "files written to /output do not come back here, and are gone: figure-x.png, secret.txt; print what is"
+    assert [each[: len(warning)] for each in outcome.result.warnings] == [warning]
+    assert warning in outcome.text
     with_files = await did(runner, frozen(file_surface=True), code)
     assert sorted(file.name for file in with_files.artifacts) == ["figure-1.png", "figure-x.png", "secret.txt"]
 
@@ -90,3 +93,29 @@ async def test_an_output_folder_that_a_program_has_taken_away_ends_nothing(
     assert [file.name for file in outcome.artifacts] == ["a"], outcome.text
     assert "output/ was no folder any more" in outcome.text
     assert (await did(runner, run, "1", scope="gone")).result.warnings == ()
+
+
+LONG = "import sys; print('a' * 3000 + 'middle' + 'z' * 3000); print('e' * 3000, file=sys.stderr); 'v' * 3000"
+
+
+@pytest.mark.parametrize("clear", [False, True])
+async def test_what_the_text_leaves_out_is_kept_in_a_file_that_a_later_program_can_read(
+    runner: CodeActRunner, clear: bool
+) -> None:
+    run = frozen(file_surface=True, clear_output=clear, max_chars=2_000)
+    outcome = await did(runner, run, LONG, scope="long")
+    assert "middle" not in outcome.text
+    assert len(outcome.text) <= 2_000
+    said = re.search("characters left out; whole: the file (/workspace/printed-[0-9a-f]{8}.txt) …", outcome.text)
+    assert said is not None
+    assert said[1] in outcome.to_json_shape()["stdout"]
+    assert outcome.artifacts == ()
+    read = await did(runner, run, f"text = open({said[1]!r}).read(); [len(text), 'middle' in text]", scope="long")
+    assert read.result.value == [6007 + 3003 + 1 + 9 + 3001, True]
+    assert read.artifacts == ()
+
+
+async def test_without_files_it_is_said_that_what_the_text_leaves_out_was_not_kept(runner: CodeActRunner) -> None:
+    outcome = await did(runner, frozen(max_chars=2_000), LONG)
+    assert "characters left out; whole: not kept; print less …" in outcome.text
+    assert "whole" not in (await did(runner, frozen(), LONG)).text

@@ -11,7 +11,7 @@ from actbox import InvalidValue
 from actbox.codeact.tool_listing import MAX_TEXT
 from actbox.codeact.tool_search import Listing, search_tools_of
 from actbox.tools import Toolset
-from tests.codeact.many_tools import many_tools, names
+from tests.codeact.many_tools import made, many_tools, names
 
 TOOLS, GROUPS = many_tools()
 SMALL = Listing.of(names("b_one", "a-two", "lone"), {"b_one": "letters", "a-two": "letters"})
@@ -129,3 +129,21 @@ def test_many_changes_are_counted():
     assert "tool_049 and 150 more" in text and "tool_050" not in text
     assert "\n" not in text
     assert Listing.of(Toolset(), {}).changes_since(crowd).count("and 150 more") == 1
+
+
+def test_what_has_another_signature_or_description_is_said():
+    before = Toolset([made("same", "A."), made("words", "A."), made("shape", "A.", n={"type": "integer"}), made("old")])
+    after = Toolset([made("same", "A."), made("words", "B."), made("shape", "A.", n={"type": "string"}), made("new")])
+    pinned = Listing.from_dict(json.loads(json.dumps(Listing.of(before, {}).to_dict())))
+    assert Listing.of(after, {}).changes_since(pinned) == (
+        "The tools have changed since they were listed."
+        " Added: new; gone: old; changed, so look them up again: shape, words."
+    )
+    without = Listing.from_dict({"groups": pinned.to_dict()["groups"]})
+    assert "look them up" not in Listing.of(after, {}).changes_since(without)
+
+
+@pytest.mark.parametrize("digests", [{"other": "a"}, {"one": 1}, ["one"], None])
+def test_digests_of_another_shape_are_refused(digests: Any):
+    with pytest.raises(InvalidValue):
+        Listing.from_dict({"groups": {"": ["one"]}, "digests": digests})

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from actbox.content.render import LEAST_CHARS, cut_json, json_length, render, render_stderr, render_stdout
-from actbox.content.safe_text import encodable
+from actbox.content.render import (
+    LEAST_CHARS,
+    cut,
+    cut_json,
+    json_length,
+    leaves_out,
+    render,
+    render_stderr,
+    render_stdout,
+)
+from actbox.content.safe_text import encodable, spelt_out
 from actbox.core.call_log import CallLog
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -17,6 +26,10 @@ from actbox.core.result import EXIT_NOT_RUN, Artifact, ExecutionResult
 
 if TYPE_CHECKING:
     from .settings import CodeActSettings
+
+MOST_NAMES: Final = 5
+"""Files that a warning names of those that do not come back since none do."""
+MOST_NAME_CHARS: Final = 100
 
 # What the guest calls the figures that a program has shown, or left open at its end.
 _FIGURE = re.compile(r"figure-[0-9]+\.png")
@@ -28,7 +41,7 @@ class CodeActOutcome:
 
     `text` is all that a model is to read of it. `result` has the files that come back and says of others, in its
     warnings, why they do not; `left_files` says whether there were any. `calls` are the calls of tools that the
-    `program` made, which is empty where the model sent none.
+    `program` made, which is empty where the model sent none. `whole` is where all is of what the text leaves out.
     """
 
     result: ExecutionResult
@@ -37,6 +50,7 @@ class CodeActOutcome:
     left_files: bool
     text: str = field(repr=False)
     max_chars: int = field(repr=False)
+    whole: str = ""
 
     @classmethod
     def of(
@@ -60,17 +74,34 @@ class CodeActOutcome:
         """The files that come back."""
         return self.result.artifacts
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text leaves out something of what was printed, or of the value."""
+        return leaves_out(self.result, self.text)
+
+    def printed(self) -> str:
+        """Return all that was printed, and the value, as it is kept where the text leaves some of it out."""
+        stderr = f"\n[stderr]\n{encodable(self.result.stderr)}" if self.result.stderr else ""
+        return render_stdout(self.result) + stderr
+
+    def with_whole(self, whole: str) -> Self:
+        """Return the same with a text that says where all is of what it leaves out: one line, such as a path."""
+        return replace(self, whole=whole, text=self._render(whole=whole))
+
     def with_calls_told(self) -> Self:
         """Return the same with a text that has the calls of tools also where the program ended well."""
-        text = render(
+        return replace(self, text=self._render(whole=self.whole, always_calls=True))
+
+    def _render(self, *, whole: str, always_calls: bool = False) -> str:
+        return render(
             self.result,
             program=self.program,
             calls=self.calls,
             max_chars=self.max_chars,
+            whole=whole,
             has_run=self.left_files,
-            always_calls=True,
+            always_calls=always_calls,
         )
-        return replace(self, text=text)
 
     def to_json_shape(self) -> dict[str, Any]:
         """Return the object of .NET's providers: `stdout`, `stderr`, `exit_code`, `success`.
@@ -96,10 +127,11 @@ class CodeActOutcome:
             calls=self.calls,
             max_chars=max(2 * room // 3, LEAST_CHARS),
             has_run=self.left_files,
+            whole=self.whole,
         )
         # Each has its two quotes in the shape already.
-        shape["stderr"] = cut_json(stderr, 2 + 2 * room // 3)
-        shape["stdout"] = cut_json(render_stdout(result), 2 + self.max_chars - json_length(shape))
+        shape["stderr"] = cut_json(stderr, 2 + 2 * room // 3, whole=self.whole)
+        shape["stdout"] = cut_json(render_stdout(result), 2 + self.max_chars - json_length(shape), whole=self.whole)
         return shape
 
     def _paths(self) -> list[str]:
@@ -123,9 +155,11 @@ def _files(
 ) -> tuple[tuple[Artifact, ...], list[str]]:
     kept: list[Artifact] = []
     left_out: list[str] = []
+    elsewhere: list[str] = []
     total = 0
     for artifact in artifacts:
         if not file_surface and not _FIGURE.fullmatch(artifact.name):
+            elsewhere.append(cut(spelt_out(artifact.name), MOST_NAME_CHARS))
             continue
         why = ""
         if artifact.size > settings.max_output_file_bytes:
@@ -141,4 +175,8 @@ def _files(
         else:
             kept.append(artifact)
             total += artifact.size
+    if elsewhere:
+        more = len(elsewhere) - MOST_NAMES
+        names = ", ".join(elsewhere[:MOST_NAMES]) + (f" and {counted(more, 'more', 'more')}" if more > 0 else "")
+        left_out.append(f"files written to /output do not come back here, and are gone: {names}; print what is needed")
     return tuple(kept), left_out

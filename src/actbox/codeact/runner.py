@@ -255,6 +255,8 @@ class CodeActRunner:
                     result = await _run_in_turn(place, program, toolset, calls)
                 else:
                     result = await _run(place.sandbox, program, toolset, calls, alone=not run.file_surface)
+                result = replace(result, warnings=(*warnings, *result.warnings))
+                return await _whole_kept(_outcome(run, result, program, calls), run, place.sandbox)
         except SandboxStopped as error:
             result = not_run(ErrorKind.CANCELLED, str(error))
         except (Unsupported, InvalidValue) as error:
@@ -319,6 +321,24 @@ async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls
     except Paused:
         # Whoever answers the question may do so only when all calls of the model's turn have returned, this one too.
         return not_run(ErrorKind.CANCELLED, _BUSY, hint=_BUSY_HINT, type="Busy")
+
+
+async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox) -> CodeActOutcome:
+    """Keep what the model's text leaves out of the output where a later program can read it, and say where that is.
+
+    It is no file of `/output`, from which it would come back, or be emptied, before anybody has read it.
+    """
+    if not outcome.is_cut:
+        return outcome
+    if run.file_surface:
+        data = outcome.printed().encode()
+        path = f"/workspace/printed-{hashlib.sha256(data).hexdigest()[:8]}.txt"
+        try:
+            await sandbox.write_file(path, data)
+        except FileError as error:
+            return outcome.with_whole(f"not kept, since it could not be written ({error.strerror}); print less"[:150])
+        return outcome.with_whole(f"the file {path}")
+    return outcome.with_whole("not kept; print less")
 
 
 async def _empty_output(sandbox: Sandbox) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -9,7 +10,7 @@ from typing import Any
 
 from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
-from actbox.tools import Toolset
+from actbox.tools import Tool, Toolset
 from actbox.tools.problems import shown
 
 MAX_TEXT = 20_000
@@ -42,6 +43,8 @@ class Listing:
     """
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+    digests: tuple[tuple[str, str], ...] = ()
+    """Of each name a short hash of what a program could look up of it; none in a listing that was kept without."""
 
     @classmethod
     def of(cls, toolset: Toolset, groups: Mapping[str, str]) -> Listing:
@@ -49,11 +52,12 @@ class Listing:
         gathered: dict[str, list[str]] = {}
         for name, alias in toolset.aliases.items():
             gathered.setdefault(one_line(groups.get(name, "")), []).append(alias)
-        return cls._sorted(gathered)
+        return cls._sorted(gathered, {toolset.aliases[tool.name]: _digest(tool) for tool in toolset})
 
     @classmethod
-    def _sorted(cls, names: Mapping[str, Iterable[str]]) -> Listing:
-        return cls(tuple((group, tuple(sorted(names[group]))) for group in sorted(names, key=group_order)))
+    def _sorted(cls, names: Mapping[str, Iterable[str]], digests: Mapping[str, str]) -> Listing:
+        groups = tuple((group, tuple(sorted(names[group]))) for group in sorted(names, key=group_order))
+        return cls(groups, tuple(sorted(digests.items())))
 
     def text(self, *, max_chars: int = MAX_TEXT) -> str:
         """Return a line for each group with its names, without a line break at the end.
@@ -70,19 +74,21 @@ class Listing:
         return _cut(counts, [len(names) for _, names in self.groups], max_chars)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON data: `{"groups": {"crm": ["find_contact", …], …}}`."""
-        return {"groups": {group: list(names) for group, names in self.groups}}
+        """Return JSON data: `{"groups": {"crm": ["find_contact", …], …}, "digests": {"find_contact": "…", …}}`."""
+        return {"groups": {group: list(names) for group, names in self.groups}, "digests": dict(self.digests)}
 
     @classmethod
     def from_dict(cls, data: Any) -> Listing:
         """Return the listing that `to_dict` wrote, in whatever order its keys and names have come back.
 
+        The digests may be missing: what has changed of a tool is not told then.
         Raises `InvalidValue` for anything else: the text goes into prompts, so each name must be an identifier, and
         each group one line.
         """
-        groups = data.get("groups") if isinstance(data, Mapping) and set(data) == {"groups"} else None
-        if not isinstance(groups, Mapping):
-            raise InvalidValue('a listing of tools is {"groups": {group: [name, …]}}, as to_dict() wrote it')
+        is_one = isinstance(data, Mapping) and {"groups"} <= set(data) <= {"groups", "digests"}
+        groups, digests = (data["groups"], data.get("digests", {})) if is_one else (None, None)
+        if not isinstance(groups, Mapping) or not isinstance(digests, Mapping):
+            raise InvalidValue('a listing of tools is {"groups": {group: [name, …]}, …}, as to_dict() wrote it')
         seen: set[str] = set()
         for group, names in groups.items():
             if not isinstance(group, str) or group != one_line(group):
@@ -93,14 +99,19 @@ class Listing:
                 if not isinstance(name, str) or not name.isidentifier() or name in seen:
                     raise InvalidValue(f"a name in a listing of tools is an identifier, once; not {shown(name)}")
                 seen.add(name)
-        return cls._sorted(groups)
+        for name, digest in digests.items():
+            if name not in seen or not isinstance(digest, str):
+                raise InvalidValue(f"a digest in a listing of tools is text for one of its names, not {shown(name)}")
+        return cls._sorted(groups, digests)
 
     def changes_since(self, pinned: Listing) -> str:
         """Return a paragraph that says how these tools differ from those of an earlier listing; `""` for no difference.
 
-        It names what was added with its group, what is now in another group, and what is gone.
+        It names what was added with its group, what is now in another group, what is gone, and what has another
+        signature or description than before.
         """
         before, now = pinned._group_of(), self._group_of()
+        known, today = dict(pinned.digests), dict(self.digests)
         parts = [
             ("added", [_placed(name, group) for name, group in now.items() if name not in before]),
             (
@@ -108,12 +119,20 @@ class Listing:
                 [f"{name} ({group or 'no group'})" for name, group in now.items() if before.get(name, group) != group],
             ),
             ("gone", [name for name in before if name not in now]),
+            (
+                "changed, so look them up again",
+                [name for name in now if known.get(name, today.get(name)) != today.get(name)],
+            ),
         ]
         changes = "; ".join(f"{what}: {_some(names)}" for what, names in parts if names)
         return f"The tools have changed since they were listed. {changes[0].upper()}{changes[1:]}." if changes else ""
 
     def _group_of(self) -> dict[str, str]:
         return {name: group for group, names in self.groups for name in names}
+
+
+def _digest(tool: Tool) -> str:
+    return hashlib.sha256(f"{tool.signature}\n{tool.documentation}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _title(group: str) -> str:

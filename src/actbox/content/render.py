@@ -26,8 +26,8 @@ LEAST_CHARS: Final = 1_000
 MOST_WHOLE_CHARS: Final = 150
 """Characters of `whole`."""
 
-LEAST_JSON_CHARS: Final = 100
-"""What `cut_json` can keep to: the note alone, with the escapes of its two line ends."""
+LEAST_JSON_CHARS: Final = 300
+"""What `cut_json` can keep to: the note alone, as long as it can be."""
 
 _MAX_VALUE_CHARS = 4_000
 _LEAST_PART_CHARS = 60
@@ -92,6 +92,7 @@ def render_stderr(
     program: str | None = None,
     calls: CallLog | None = None,
     max_chars: int = MAX_CHARS,
+    whole: str = "",
     has_run: bool = False,
 ) -> str:
     """Return what stands for standard error where a model reads it beside the output, in a field of its own.
@@ -102,8 +103,8 @@ def render_stderr(
     _check_chars(max_chars)
     wrong = [part for part in _what_went_wrong(result, program, calls, has_run) if part.is_told]
     if not wrong:
-        return cut(encodable(result.stderr), max_chars)
-    return _joined([_Part("", _stderr(result), 2), *wrong], max_chars, "")
+        return cut(encodable(result.stderr), max_chars, whole=whole)
+    return _joined([_Part("", _stderr(result), 2), *wrong], max_chars, whole)
 
 
 def render_stdout(result: ExecutionResult) -> str:
@@ -115,20 +116,26 @@ def render_stdout(result: ExecutionResult) -> str:
     return f"{ended}{encodable(result.value_text)}\n"
 
 
+def leaves_out(result: ExecutionResult, text: str) -> bool:
+    """Return whether what `render` has returned for a result leaves out something that it printed, or of its value."""
+    parts = (result.stdout, result.value_text or "", _stderr(result))
+    return any(_guarded(encodable(part.rstrip())) not in text for part in parts)
+
+
 def json_length(value: object) -> int:
     """Return how many characters a value takes as JSON text; those beyond ASCII stand as they are."""
     return len(json.dumps(value, ensure_ascii=False))
 
 
-def cut_json(text: str, most: int) -> str:
+def cut_json(text: str, most: int, *, whole: str = "") -> str:
     """Return a text, cut as by `cut`, that takes at most `most` characters as JSON text.
 
     `most` is at least `LEAST_JSON_CHARS`.
     """
-    kept = cut(text, most)
+    kept = cut(text, most, whole=whole)
     while (over := json_length(kept) - most) > 0:
         # What is left out was escaped, to six characters at most.
-        kept = cut(text, len(kept) - (over + 5) // 6)
+        kept = cut(text, len(kept) - (over + 5) // 6, whole=whole)
     return kept
 
 
