@@ -44,7 +44,7 @@ def test_a_run_requires_approval_where_its_mode_or_any_of_its_tools_does(mode: A
     run = CodeActConfig(tools=tools, approval_mode=mode).freeze()
     assert run.approval == approval
     assert run.state()["approval_mode"] == approval
-    assert run.requiring == tuple(tool.name for tool in tools if tool.approval == "always_require")
+    assert run.toolset.requiring == tuple(tool.name for tool in tools if tool.approval == "always_require")
 
 
 @pytest.mark.parametrize("style", ["inspected", "nested"])

@@ -108,3 +108,12 @@ def test_steps_out_of_order_are_refused() -> None:
 )
 def test_programs_are_found_as_markdown_means_them(answer: str, program: str | None) -> None:
     assert program_in(answer) == program
+
+
+def test_a_list_of_lines_and_a_fenced_program_in_a_tool_call_are_taken_for_what_they_mean() -> None:
+    for code in (["print(1)", "print(2)"], "```python\nprint(1)\nprint(2)\n```"):
+        loop = Loop("q", "i", 3)
+        loop.begin()
+        action = loop.on_reply(ModelReply("", (ToolCall("c", "execute_code", {"code": code}),)))
+        assert isinstance(action, Run)
+        assert action.code.strip() == "print(1)\nprint(2)"

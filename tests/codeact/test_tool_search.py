@@ -30,7 +30,7 @@ def test_the_two_tools_have_their_names_and_never_need_approval():
 
 @pytest.mark.parametrize("name", [SEARCH_TOOLS, DESCRIBE_TOOL, "search-tools", "describe.tool", "ｓearch_tools"])
 def test_a_tool_that_programs_would_call_by_one_of_the_names_is_refused(name: str):
-    with pytest.raises(InvalidValue, match=f"no tool may be called '{name}' here"):
+    with pytest.raises(InvalidValue, match=f"a tool cannot be called '{name}' where"):
         search_tools_of(names("other", name), {})
 
 

@@ -19,7 +19,7 @@ from . import describing
 from .approval import effective_mode
 from .identity import serial_of
 from .settings import CodeActSettings
-from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS, Listing, search_tools_of
+from .tool_search import Listing, search_tools_of
 
 INPUT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -49,7 +49,6 @@ class FrozenRun:
 
     settings: CodeActSettings
     tool_name: str
-    approval_mode: Approval
     approval: Approval
     own_tools: tuple[Tool, ...] = field(repr=False)
     toolset: Toolset
@@ -73,27 +72,20 @@ class FrozenRun:
         serial: int,
         pinned: Listing | None,
     ) -> Self:
-        """Freeze these. `tools` are with their groups; `serial` is the number of the configuration."""
+        """Freeze these. `tools` are with their groups; `serial` is the number of the configuration.
+
+        `approval_mode` is what was configured, which `approval` may tighten.
+        """
         own = Toolset(tool for tool, _ in tools)
         if tool_name in own.names or tool_name in own.aliases.values():
             raise InvalidValue(f"a tool cannot be called {tool_name!r}, which the model calls to run programs")
-        # A conversation that began with a listing goes on with it when there are fewer tools, but for none at all.
-        few = 0 if pinned is not None else settings.search_above
-        searching = settings.search_above is not None and few is not None and len(own) > max(few, 0)
         toolset, listing, changes = own, None, ""
-        if searching:
+        if _are_searched(own, settings, pinned):
             groups = {tool.name: group for tool, group in tools if group}
-            for name in (SEARCH_TOOLS, DESCRIBE_TOOL):
-                if name in own.names:
-                    raise InvalidValue(
-                        f"a tool cannot be called {name!r} where there are more than {settings.search_above}, since"
-                        " programs then have a function of that name; rename it, or set search_above"
-                    )
             toolset = own.with_tools(*search_tools_of(own, groups))
             today = Listing.of(own, groups)
             listing = pinned or today
             changes = today.changes_since(listing)
-        style = settings.approval_style
         policy = Policy(
             limits=settings.limits,
             mounts=mounts,
@@ -109,8 +101,7 @@ class FrozenRun:
         return cls(
             settings=settings,
             tool_name=tool_name,
-            approval_mode=approval_mode,
-            approval=effective_mode(own, approval_mode) if style == "bundled" else approval_mode,
+            approval=effective_mode(own, approval_mode) if settings.approval_style == "bundled" else approval_mode,
             own_tools=tuple(tool for tool, _ in tools),
             toolset=toolset,
             policy=policy,
@@ -120,11 +111,6 @@ class FrozenRun:
             environment=environment,
             fingerprint=_digest(environment, tool_name, approval_mode, called, listing),
         )
-
-    @property
-    def requiring(self) -> tuple[str, ...]:
-        """The names of the tools that require approval."""
-        return self.toolset.requiring
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -170,6 +156,12 @@ class FrozenRun:
         if self.listing is not None:
             document["listing"] = self.listing.to_dict()
         return document
+
+
+def _are_searched(own: Toolset, settings: CodeActSettings, pinned: Listing | None) -> bool:
+    """Return whether programs search these tools; in a conversation that began so they do while there are any."""
+    few = settings.search_above
+    return few is not None and len(own) > (few if pinned is None else 0)
 
 
 def _digest(*parts: object) -> str:

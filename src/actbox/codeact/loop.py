@@ -7,12 +7,11 @@ action = loop.on_observation(text, …)      # Run, Ask or End
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .arguments import NoProgram, program_of
 from .blocks import program_in
 from .instructions import EXECUTE_CODE
 from .model import AssistantMessage, Message, ModelReply, SystemMessage, ToolCall, ToolResultMessage, UserMessage
@@ -72,11 +71,10 @@ class Loop:
         self._expect("reply")
         self._messages.append(AssistantMessage(reply.text, reply.tool_calls))
         for call in reply.tool_calls:
-            code = _code_of(call)
-            if code is not None:
-                self._programs.append(Run(code, call.id))
-            else:
-                self._messages.append(ToolResultMessage(call.id, call.name, _complaint(call)))
+            try:
+                self._programs.append(Run(_program_of(call), call.id))
+            except NoProgram as error:
+                self._messages.append(ToolResultMessage(call.id, call.name, str(error)))
         if reply.tool_calls:
             return self._next()
         program = program_in(reply.text)
@@ -119,23 +117,11 @@ class Loop:
             raise RuntimeError(f"the loop expects {self._expects}, not {what}")
 
 
-def _code_of(call: ToolCall) -> str | None:
-    arguments: Any = call.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            return None
-    if call.name != EXECUTE_CODE or not isinstance(arguments, Mapping):
-        return None
-    code = arguments.get("code")
-    return code if isinstance(code, str) else None
-
-
-def _complaint(call: ToolCall) -> str:
+def _program_of(call: ToolCall) -> str:
+    """Return the program that a tool call has. Raises `NoProgram`, with what the model is told."""
     if call.name != EXECUTE_CODE:
-        return (
+        raise NoProgram(
             f"There is no tool {call.name!r} to call directly. Call functions inside a program, which you send with "
             f"{EXECUTE_CODE}(code=…)."
         )
-    return f'{EXECUTE_CODE} takes one JSON object, {{"code": "…"}}, with the whole program as text. Send it again.'
+    return program_of(call.arguments, tool_name=EXECUTE_CODE)

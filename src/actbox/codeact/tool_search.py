@@ -52,7 +52,10 @@ def search_tools_of(toolset: Toolset, groups: Mapping[str, str]) -> tuple[Tool, 
     """
     for name in (SEARCH_TOOLS, DESCRIBE_TOOL):
         if taken := toolset.get(name):
-            raise InvalidValue(f"no tool may be called {taken.name!r} here: programs search tools by {name}")
+            raise InvalidValue(
+                f"a tool cannot be called {taken.name!r} where there are so many that programs search them by {name}:"
+                " rename it, or set search_above"
+            )
     search = _Search(toolset, groups)
     search_tools, describe_tool = _over_nothing()
     return replace(search_tools, function=search.search_tools), replace(describe_tool, function=search.describe_tool)
