@@ -200,7 +200,8 @@ class Sandbox(Files):
     Every run starts fresh: variables, processes, memory, working folder and `/tmp` belong to one run. What lasts from
     run to run is the files below `/workspace`, until `stop()`. Runs may go on at once; they may then race on files.
     `/input` (which programs cannot write) and `/output` are the same places as `/workspace/input` and
-    `/workspace/output`.
+    `/workspace/output`. Where a program has removed `/output`, or put something else in its place, the next one finds
+    it made anew, and its result has a warning.
 
     A program that fails does not raise: its result says why. Methods raise `SandboxStopped` before `start()` and
     after `stop()`, `Unsupported` for what the engine lacks, and `InvalidValue` for arguments that make no sense.
