@@ -40,7 +40,7 @@ OF_THE_FRAMEWORK = {
     "agent_framework/inspected_approval.py": [
         "the program may call tools that require approval: 'order'",
         "20 of tea ordered",
-        "ToolError: there is no tool 'order'",
+        "only the tools that it names, and 'order' is none of them",
         "in store now: {'tea': 23, 'coffee': 40}",
     ],
     "agent_framework/nested_approval.py": [
