@@ -214,6 +214,14 @@ async def test_with_only_named_tools_a_program_that_names_none_has_none(runner: 
     assert outcome.result.value is False
 
 
+async def test_a_program_that_names_no_tool_is_told_why_there_is_no_call_tool(
+    runner: CodeActRunner, till: Till
+) -> None:
+    run = frozen(till, "inspected", only_named_tools=True)
+    outcome = await execute(runner, run, "import time\ncall_tool(f'look{int(time.time() < 0)}'[:-1])")
+    assert "a program has only the tools that it names, and this one names none: write their names out" in outcome.text
+
+
 async def test_with_only_named_tools_the_search_stays(runner: CodeActRunner, till: Till) -> None:
     run = frozen(till, "inspected", only_named_tools=True, search_above=1)
     outcome = await execute(runner, run, "[found['name'] for found in search_tools('pay')][0]")

@@ -255,7 +255,7 @@ class CodeActRunner:
                     result = await _run_in_turn(place, program, toolset, calls)
                 else:
                     result = await _run(place.sandbox, program, toolset, calls, alone=not run.file_surface)
-                result = replace(result, warnings=(*warnings, *result.warnings))
+                result = _with_named_hint(replace(result, warnings=(*warnings, *result.warnings)), run, toolset)
                 return await _whole_kept(_outcome(run, result, program, calls), run, place.sandbox)
         except SandboxStopped as error:
             result = not_run(ErrorKind.CANCELLED, str(error))
@@ -274,6 +274,7 @@ _GONE = (
     " what it had done before stays done, and nothing was run again"
 )
 _LONG_HINT = "write a shorter program: read long data from a file, or send it in several programs"
+_NAMED_HINT = "a program has only the tools that it names, and this one names none: write their names out"
 _TAKEN = (
     "another program waits for approval under the same call id, and nobody could tell whose answer it is: this one did"
     " not run"
@@ -321,6 +322,16 @@ async def _run_in_turn(place: Environment, program: str, toolset: Toolset, calls
     except Paused:
         # Whoever answers the question may do so only when all calls of the model's turn have returned, this one too.
         return not_run(ErrorKind.CANCELLED, _BUSY, hint=_BUSY_HINT, type="Busy")
+
+
+def _with_named_hint(result: ExecutionResult, run: FrozenRun, toolset: Toolset) -> ExecutionResult:
+    """Say why there is no `call_tool` in a program that names no tool, where it has only those that it names."""
+    error = result.error
+    if not run.settings.only_named_tools or len(toolset) or not len(run.toolset):
+        return result
+    if error is None or error.type != "NameError" or "'call_tool'" not in error.message:
+        return result
+    return replace(result, error=replace(error, hint=_NAMED_HINT))
 
 
 async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox) -> CodeActOutcome:
