@@ -32,12 +32,10 @@ def serve() -> None:
     shop.run("stdio")
 
 
-# What an MCP tool returns is text; of this server's it is JSON.
+# This server declares what its tools return: an object with a "result".
 PROGRAM = """\
-import json
-
-items = json.loads(list_items())["result"]
-prices = {item: json.loads(price_of(item=item))["result"] for item in items}
+items = list_items()["result"]
+prices = {item: price_of(item)["result"] for item in items}
 max(prices, key=prices.get), round(sum(prices.values()), 2)
 """
 

@@ -140,6 +140,12 @@ async def test_several_providers_on_one_agent_have_tool_names_of_their_own() -> 
     assert "`run_ledger`" in client.options[0]["instructions"]
 
 
+async def test_two_providers_with_one_source_id_are_told_of_source_id() -> None:
+    one, other = LinuxCodeActProvider(tools=[double]), LinuxCodeActProvider(tools=[triple], tool_name="run_ledger")
+    with pytest.raises(InvalidValue, match="source_id 'linux_codeact'"):
+        await agent_of(ScriptedClient(), one, other).run("go")
+
+
 async def test_two_providers_with_one_tool_name_are_told_of_tool_name() -> None:
     async with LinuxCodeActProvider() as one, LinuxCodeActProvider("other") as other:
         with pytest.raises(InvalidValue, match=r"'execute_code' already.*tool_name"):

@@ -298,6 +298,45 @@ async def test_an_mcp_server_is_connected_when_a_run_begins_and_closed_with_the_
     assert "shop" in client.tool().description  # the group that its tools are listed in
 
 
+async def test_what_an_mcp_server_declares_arrives_as_data_of_that_type(shop: MCPStdioTool) -> None:
+    async with LinuxCodeActProvider(tools=[shop], static_check="ty") as codeact:
+        client = await run_program(codeact, "stock('apples')['result'] + 1")
+        wrong = await run_program(codeact, "stock('apples')['number']")
+    assert "7" in client.read()
+    assert "def stock(item: str) -> stockOutput:" in client.tool().description
+    assert "    result: int" in client.tool().description
+    assert "def picture() -> str:" in client.tool().description
+    assert "number" in wrong.read()
+    assert "nothing ran" in wrong.read()
+
+
+async def test_an_mcp_client_that_is_told_to_give_text_gives_text(shop: MCPStdioTool) -> None:
+    shop.tool_result_content = "content_only"
+    async with LinuxCodeActProvider(tools=[shop]) as codeact:
+        client = await run_program(codeact, "stock('apples').upper()")
+    assert "'6'" in client.read()
+    assert "def stock(item: str) -> str:" in client.tool().description
+
+
+async def test_a_server_is_asked_once_what_its_tools_return(
+    shop: MCPStdioTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from actbox.integrations.agent_framework import mcp_servers
+
+    asked: list[Any] = []
+    ask = mcp_servers._list_tools
+
+    async def counted(server: Any, cursor: str | None) -> dict[str, Any]:
+        asked.append(server)
+        return await ask(server, cursor)
+
+    monkeypatch.setattr(mcp_servers, "_list_tools", counted)
+    async with LinuxCodeActProvider(tools=[shop]) as codeact:
+        for _ in range(3):
+            await run_program(codeact, "1")
+    assert asked == [shop]
+
+
 async def test_two_runs_that_begin_at_once_connect_a_server_once(shop: MCPStdioTool) -> None:
     async with LinuxCodeActProvider(tools=[shop]) as codeact:
         await codeact.close()

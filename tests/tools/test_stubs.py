@@ -247,3 +247,11 @@ def test_a_required_argument_after_an_optional_one_is_written_by_name():
     source = stubs(Toolset.of([odd]))
     assert "def odd(a: int = 1, *, b: int) -> None:" in source
     run(source)
+
+
+def test_an_object_without_properties_has_no_parameters_where_it_lists_none() -> None:
+    def source_of(schema: dict[str, Any]) -> str:
+        return Tool.from_schema("who", "Say who.", schema, lambda **arguments: None).signature
+
+    assert source_of({"type": "object", "properties": {}}) == "()"
+    assert source_of({"type": "object"}) == "(**arguments: Any)"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MethodType
-from typing import Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from actbox.core.errors import InvalidValue
 
@@ -18,6 +18,9 @@ from .prepared import PreparedCall
 from .problems import failure
 from .signature_text import signature_text
 from .threads import run_in_thread
+
+if TYPE_CHECKING:
+    from .schema_arguments import SchemaArguments
 
 Approval = Literal["always_require", "never_require"]
 
@@ -120,13 +123,13 @@ class Tool:
         output_schema: Mapping[str, Any] | None = None,
         approval: Approval = "never_require",
         returns: Any = EMPTY,
-        checked: bool = True,
+        arguments: SchemaArguments | None = None,
     ) -> Tool:
         """Make a tool whose JSON schemas come from elsewhere; it is called as `function(**arguments)`.
 
-        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted. Without
-        `checked` they are not, since the function checks them, and what it says of them is what a program reads.
-        Positional arguments bind to the required properties first, then to the others. `returns` is a type that results
+        Arguments are checked against the schema as far as `SchemaArguments` goes and are not converted; `arguments` is
+        one that does so in a way of its own, for a function that comes with checks and conversions. Positional
+        arguments bind to the required properties first, then to the others. `returns` is a type that results
         may be of, written as JSON by it, as the return annotation of a function is. Raises `InvalidValue` where the
         input schema is not that of an object.
         """
@@ -138,7 +141,8 @@ class Tool:
         from .results import ResultCheck  # pydantic: see from_function
         from .schema_arguments import SchemaArguments
 
-        arguments = SchemaArguments(name, takes, checked=checked)
+        if arguments is None:
+            arguments = SchemaArguments(name, takes)
         return cls(
             name=name,
             description=description,

@@ -34,9 +34,7 @@ class SchemaArguments:
     not list is refused unless `additionalProperties` allows it: it is nearly always a misspelling.
     """
 
-    def __init__(self, tool: str, schema: Mapping[str, Any], *, checked: bool = True) -> None:
-        """Without `checked`, whatever is given is taken: whoever answers the call checks it."""
-        self._checked = checked
+    def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
         if schema.get("type", "object") != "object" or not isinstance(schema.get("properties", {}), Mapping):
             raise InvalidValue(f"tool {tool!r}: input_schema must be the schema of an object with properties")
         self._tool = tool
@@ -51,7 +49,7 @@ class SchemaArguments:
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments as they are. Raises `ToolError`, a line for each problem."""
-        problems = list(self._problems(arguments)) if self._checked else []
+        problems = list(self._problems(arguments))
         if problems:
             raise refusal(self._tool, self._signature, problems)
         return (), dict(arguments)
@@ -65,14 +63,25 @@ class SchemaArguments:
         whatever the function assumes by itself.
         """
         _, given = bound
-        passed = given | {name: default for name, default in self._defaults() if name not in given}
+        passed = self._with_defaults(given)
+        return ((), passed), self._shown(passed)
+
+    def _with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {**given, **{name: default for name, default in self._defaults() if name not in given}}
+
+    def _shown(self, passed: Mapping[str, Any]) -> dict[str, Any]:
         form: dict[str, Any] = {}
         for name, value in passed.items():
             try:
                 form[name] = json_form(value)
             except NoJsonForm as error:
                 raise unshown(self._tool, name, error) from error
-        return ((), passed), form
+        return form
+
+    def _refuse_unknown(self, arguments: Mapping[str, Any]) -> None:
+        strangers = [] if self.variadic else [name for name in arguments if name not in self._properties]
+        if strangers:
+            raise refusal(self._tool, self._signature, [unknown(name, self.parameters) for name in strangers])
 
     def _defaults(self) -> Iterator[tuple[str, Any]]:
         for name, written in self._properties.items():

@@ -110,7 +110,7 @@ class TypeWriter:
                 given = isinstance(schema, Mapping) and "default" in schema
                 text += f" = {_literal(schema['default']) if given else '...'}"
             parts.append(f"{name}: {text}")
-        extra = input_schema.get("additionalProperties", not properties)
+        extra = input_schema.get("additionalProperties", "properties" not in input_schema)
         if unwritable or extra:
             kind = self.type_of(extra, input_schema, camel + "Extra") if extra and not unwritable else "Any"
             parts.append(f"**{_free_name('arguments', properties)}: {kind}")

@@ -12,7 +12,7 @@ trial with agent-framework-core 1.22 and 1.23, with and without streaming:
   answer is in the metadata that function middleware sees, and nowhere else. A model that sends the same call again has
   the same call id, perhaps, but another occurrence id, and no answer: its program is asked about anew.
 * If refused, `execute_code` is not called: the framework tells the model that it was rejected. `Questions.refuse`
-  tells the program that waits, so that it can end, and the provider tells the model what came of it.
+  tells the program that waits, so that it can end; `refusals.py` tells the model what came of it.
 * Two calls in one turn are asked about apart, and may be answered apart, at different times; one that asks nothing has
   run by then. If the conversation goes on without an answer, the call is left out of what the model sees, and may still
   be answered later.
@@ -51,7 +51,8 @@ MOST_REMEMBERED: Final = 1000
 MOST_IN_STATE: Final = 100
 """Questions without an answer that are kept in this process, and in the state of one session: the latest."""
 
-_ASKED: Final = "asked"
+ASKED: Final = "asked"
+"""Where the state has the questions that wait."""
 
 
 @dataclass(slots=True)
@@ -169,7 +170,7 @@ class Questions:
     def _find(self, name: str, state: Mapping[str, Any]) -> _Asked | None:
         with self._lock:
             there = self._asked.get(name)
-        if there is None and name in (kept := state.get(_ASKED, {})):
+        if there is None and name in (kept := state.get(ASKED, {})):
             return _Asked(kept[name]["about"], kept[name]["scope"])  # of a process that has ended
         return there
 
@@ -179,19 +180,19 @@ class Questions:
             self._asked.move_to_end(name)
             while len(self._asked) > MOST_REMEMBERED:
                 self._asked.popitem(last=False)
-        kept = {**state.get(_ASKED, {})}
+        kept = {**state.get(ASKED, {})}
         kept.pop(name, None)
         kept[name] = {"about": asked.about, "scope": asked.scope}
-        state[_ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
+        state[ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
 
     def _forget(self, name: str, state: MutableMapping[str, Any]) -> None:
         with self._lock:
             self._asked.pop(name, None)
-        kept = {other: asked for other, asked in state.get(_ASKED, {}).items() if other != name}
+        kept = {other: asked for other, asked in state.get(ASKED, {}).items() if other != name}
         if kept:
-            state[_ASKED] = kept
+            state[ASKED] = kept
         else:
-            state.pop(_ASKED, None)
+            state.pop(ASKED, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
@@ -11,14 +12,14 @@ from agent_framework import AgentSession, Content, ContextProvider, Message, Ses
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.instructions import EXECUTE_CODE
-from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .approvals import ApprovalGate, Questions, occurrence
+from .approvals import ASKED, ApprovalGate, Questions, occurrence
 from .execute_code import ExecuteCode
 from .invocation import Invocation
+from .refusals import REFUSED, TellsOfRefusals, keep
 from .results import contents_of, failed
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
@@ -73,18 +74,30 @@ class EngineProvider(Surface, ContextProvider):
                 f"the run has a tool {run.tool_name!r} already, of another provider perhaps: give"
                 f" {type(self).__name__} a tool_name of its own"
             )
-        await self._tell_of_refusals(run, context, state)
-        asked = {"asked": state["asked"]} if "asked" in state else {}
+        self._check_source_id(agent)
+        await self._end_what_was_refused(run, context, state)
+        kept = {name: state[name] for name in (ASKED, REFUSED) if name in state}
         state.clear()
-        state.update(run.state(), **asked)
+        state.update(run.state(), **kept)
         scope = uuid.uuid4().hex if session is None else session.session_id
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
         if run.settings.approval_style != "bundled":
             context.extend_middleware(self.source_id, [ApprovalGate(tool)])
+        if REFUSED in state:
+            context.extend_middleware(self.source_id, [TellsOfRefusals(state[REFUSED], run.tool_name)])
         if run.changes:
             context.extend_messages(self.source_id, [Message("user", [run.changes])])
+
+    def _check_source_id(self, agent: Any) -> None:
+        """Raise `InvalidValue` where a provider that comes before has this one's state."""
+        for other in itertools.takewhile(lambda other: other is not self, getattr(agent, "context_providers", ())):
+            if other.source_id == self.source_id:
+                raise InvalidValue(
+                    f"the agent has another provider with the source_id {self.source_id!r}, by which the session keeps"
+                    f" the state of each: give {type(self).__name__} a source_id of its own"
+                )
 
     def _tool_for(self, run: FrozenRun, scope: str, state: MutableMapping[str, Any]) -> ExecuteCode:
         async def call(arguments: Any, invocation: Invocation) -> list[Content]:
@@ -109,19 +122,12 @@ class EngineProvider(Surface, ContextProvider):
             schema=run.input_schema,
         )
 
-    async def _tell_of_refusals(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
-        """Have programs end whose questions were refused; the framework itself tells the model that, and no more."""
+    async def _end_what_was_refused(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
+        """Have programs end whose questions were refused, and keep what came of them."""
         for message in context.input_messages:
             for content in message.contents:
                 if content.type != "function_approval_response" or content.approved is True:
                     continue
                 came = await self._questions.refuse(content, run, state)
                 if came is not None:
-                    context.extend_messages(self.source_id, [Message("user", [_after_refusal(run, came)])])
-
-
-def _after_refusal(run: FrozenRun, came: CodeActOutcome) -> str:
-    return (
-        f"A program of {run.tool_name} had begun when a call of it was refused. It was told so, and this is what came"
-        f" of it:\n\n{came.text}"
-    )
+                    keep(content, came, state)

@@ -28,8 +28,9 @@ from .forms import (
     shown_mount,
 )
 from .invocation import Invocation
+from .mcp_servers import McpServer, learn_types
 from .results import ResultFormat
-from .tools import McpServer, entry_of, tools_in
+from .tools import entry_of, tools_in
 
 Tools: TypeAlias = FunctionTool | Tool | McpServer | Callable[..., Any]
 """What programs can call: tools of the framework and of ours, functions, and all tools of an MCP server."""
@@ -179,12 +180,15 @@ class Surface:
         await self.close()
 
     async def _connect(self) -> None:
-        """Connect the MCP servers among the tools. Raises what they raise."""
+        """Connect the MCP servers among the tools, and ask what they return. Raises what they raise."""
         for given in self._config.get_tools():
-            if isinstance(given, McpServer) and not given.is_connected:
+            if not isinstance(given, McpServer):
+                continue
+            if not given.is_connected:
                 if given not in self._connected:
                     self._connected.append(given)
                 await given.connect()
+            await learn_types(given)
 
 
 def _of_the_core(options: ProviderOptions) -> CodeActOptions:

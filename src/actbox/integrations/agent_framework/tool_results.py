@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from typing import Any
 
 from agent_framework import Content
@@ -23,6 +24,14 @@ def plain(value: Any, tool: str) -> Any:
     if isinstance(value, list) and value and all(isinstance(item, Content) for item in value):
         return _one(value, tool)
     return value
+
+
+def data_of(text: str, tool: str) -> Any:
+    """Return the data of a result that comes as JSON. Raises `ToolError`."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ToolError("it declares that it returns data, and returned text that is no JSON", tool=tool) from None
 
 
 def _one(items: list[Content], tool: str) -> Any:
