@@ -182,7 +182,7 @@ class Surface:
     async def _connect(self) -> None:
         """Connect the MCP servers among the tools, and ask what they return. Raises what they raise."""
         for given in self._config.get_tools():
-            if not isinstance(given, McpServer):
+            if isinstance(given, (FunctionTool, Tool)):  # all others are servers
                 continue
             if not given.is_connected:
                 if given not in self._connected:
