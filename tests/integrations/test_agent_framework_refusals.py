@@ -14,7 +14,7 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 from agent_framework import AgentSession, Message
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
-from actbox.integrations.agent_framework.refusals import MOST_CHARACTERS, MOST_KEPT
+from actbox.integrations.agent_framework.notes import MOST_CHARACTERS, MOST_KEPT
 from tests.integrations.af_payments import Conversation, Ledger, payment_tools
 from tests.integrations.af_scripted import ScriptedClient, answers, code
 
@@ -121,4 +121,16 @@ async def test_what_the_state_keeps_of_refusals_is_bounded(nested: LinuxCodeActP
     kept = talk.session.state["linux_codeact"]["refused"]
     assert len(kept) == MOST_KEPT
     assert "0" not in kept
-    assert len(list(kept.values())[-1]["text"]) <= MOST_CHARACTERS
+    assert len(list(kept.values())[-1]["text"]) <= MOST_CHARACTERS + 300
+
+
+async def test_files_of_a_refused_program_are_named_and_can_be_read_later(ledger: Ledger) -> None:
+    write = "open('/output/report.txt', 'w').write('half')\npay('a')"
+    read = "print(open('/output/report.txt').read())"
+    tools = payment_tools(ledger)
+    async with LinuxCodeActProvider(tools=tools, approval_style="nested", file_surface=True) as provider:
+        talk = Conversation(provider, [code(write)], ["refused"], [code(read, "call-2")], ["read"])
+        await talk.say(answers(await talk.say("go"), approved=False))
+        assert "did not come back with this answer: /output/report.txt. They are there" in talk.client.read()
+        await talk.say("read it")
+    assert "half" in talk.client.read()

@@ -12,7 +12,7 @@ trial with agent-framework-core 1.22 and 1.23, with and without streaming:
   answer is in the metadata that function middleware sees, and nowhere else. A model that sends the same call again has
   the same call id, perhaps, but another occurrence id, and no answer: its program is asked about anew.
 * If refused, `execute_code` is not called: the framework tells the model that it was rejected. `Questions.refuse`
-  tells the program that waits, so that it can end; `refusals.py` tells the model what came of it.
+  tells the program that waits, so that it can end; `notes.py` tells the model what came of it.
 * Two calls in one turn are asked about apart, and may be answered apart, at different times; one that asks nothing has
   run by then. If the conversation goes on without an answer, the call is left out of what the model sees, and may still
   be answered later.

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from agent_framework import AgentSession, Content, ContextProvider, Message, SessionContext
+from agent_framework import AgentSession, Content, ContextProvider, SessionContext
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.instructions import EXECUTE_CODE
@@ -19,7 +19,7 @@ from actbox.tools import Approval
 from .approvals import ASKED, ApprovalGate, Questions, occurrence
 from .execute_code import ExecuteCode
 from .invocation import Invocation
-from .refusals import REFUSED, TellsOfRefusals, keep
+from .notes import REFUSED, Notes, keep
 from .results import contents_of, failed
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
@@ -72,7 +72,7 @@ class EngineProvider(Surface, ContextProvider):
         if any(getattr(tool, "name", None) == run.tool_name for tool in context.tools):
             raise InvalidValue(
                 f"the run has a tool {run.tool_name!r} already, of another provider perhaps: give"
-                f" {type(self).__name__} a tool_name of its own"
+                f" {type(self).__name__} a tool_name of its own, and a source_id"
             )
         self._check_source_id(agent)
         await self._end_what_was_refused(run, context, state)
@@ -85,10 +85,9 @@ class EngineProvider(Surface, ContextProvider):
         context.extend_tools(self.source_id, [tool])
         if run.settings.approval_style != "bundled":
             context.extend_middleware(self.source_id, [ApprovalGate(tool)])
-        if REFUSED in state:
-            context.extend_middleware(self.source_id, [TellsOfRefusals(state[REFUSED], run.tool_name)])
-        if run.changes:
-            context.extend_messages(self.source_id, [Message("user", [run.changes])])
+        if run.changes or REFUSED in state:
+            notes = Notes(changes=run.changes, refused=state.get(REFUSED, {}))
+            context.extend_middleware(self.source_id, [notes])
 
     def _check_source_id(self, agent: Any) -> None:
         """Raise `InvalidValue` where a provider that comes before has this one's state."""
@@ -96,7 +95,7 @@ class EngineProvider(Surface, ContextProvider):
             if other.source_id == self.source_id:
                 raise InvalidValue(
                     f"the agent has another provider with the source_id {self.source_id!r}, by which the session keeps"
-                    f" the state of each: give {type(self).__name__} a source_id of its own"
+                    f" the state of each: give {type(self).__name__} a source_id of its own, such as 'ledger'"
                 )
 
     def _tool_for(self, run: FrozenRun, scope: str, state: MutableMapping[str, Any]) -> ExecuteCode:
@@ -130,4 +129,4 @@ class EngineProvider(Surface, ContextProvider):
                     continue
                 came = await self._questions.refuse(content, run, state)
                 if came is not None:
-                    keep(content, came, state)
+                    keep(content, came, run, state)
