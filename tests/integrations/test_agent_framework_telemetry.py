@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import actbox
 from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_scripted import ScriptedClient, agent_of, answers, code
 
@@ -109,3 +110,38 @@ async def test_a_question_is_no_failure_of_execute_code(spans: InMemorySpanExpor
     asked, answered = _named(spans, "execute_code")
     assert trace.StatusCode.ERROR not in (asked.status.status_code, answered.status.status_code)
     assert _parent(_named(spans, "pay")[0]) == asked.context.span_id
+
+
+@pytest.mark.parametrize(
+    ("program", "kind"), [("1 / 0", "RUNTIME"), ("raise SystemExit(3)", "EXIT"), ("f(", "SYNTAX"), ("broken()", "TOOL")]
+)
+@pytest.mark.parametrize("result_format", ["content", "json"])
+async def test_a_program_that_fails_has_a_failed_span(
+    spans: InMemorySpanExporter, program: str, kind: str, result_format: Any
+) -> None:
+    client = ScriptedClient([code(program)], ["done"])
+    async with LinuxCodeActProvider(tools=[broken], result_format=result_format) as codeact:
+        await agent_of(client, codeact).run("go")
+    (execute,) = _named(spans, "execute_code")
+    assert execute.status.status_code is trace.StatusCode.ERROR
+    assert execute.attributes is not None
+    assert execute.attributes["error.type"] == kind
+
+
+async def test_calls_of_actbox_tools_are_children_too(spans: InMemorySpanExporter) -> None:
+    tools = [actbox.tool(slow), actbox.tool(quick), actbox.tool(broken)]
+    client = ScriptedClient([code("slow(1), quick(n=2)\nbroken()", "call-7")], ["done"])
+    async with LinuxCodeActProvider(tools=tools) as codeact:
+        assert codeact.get_tools() == tools
+        await agent_of(client, codeact).run("go")
+    (execute,) = _named(spans, "execute_code")
+    calls = [*_named(spans, "slow"), *_named(spans, "quick"), *_named(spans, "broken")]
+    assert [_parent(call) for call in calls] == [execute.context.span_id] * 3
+    for number, call in enumerate(calls, 1):
+        assert call.attributes is not None
+        assert call.attributes["gen_ai.operation.name"] == "execute_tool"
+        assert call.attributes["gen_ai.tool.call.id"] == f"call-7.{number}"
+        assert call.attributes["gen_ai.tool.description"]
+    assert [call.status.status_code is trace.StatusCode.ERROR for call in calls] == [False, False, True]
+    assert calls[2].attributes is not None
+    assert calls[2].attributes["error.type"] == "ValueError"

@@ -10,6 +10,8 @@ from agent_framework import Content, FunctionInvocationContext, FunctionTool
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from .invocation import Invocation, current
+from .results import Answer
+from .telemetry import mark_failed
 
 _call_id: ContextVar[str] = ContextVar("actbox_agent_framework_call_id", default="")
 
@@ -37,7 +39,7 @@ def sent(arguments: Mapping[str, Any]) -> Any:
 class Call(Protocol):
     """What a call of `execute_code` comes to."""
 
-    def __call__(self, arguments: Any, invocation: Invocation) -> Awaitable[list[Content]]:
+    def __call__(self, arguments: Any, invocation: Invocation) -> Awaitable[Answer]:
         """Run the program in these arguments."""
         ...
 
@@ -53,9 +55,12 @@ class ExecuteCode(FunctionTool):
             invocation = Invocation.of(invocation_context, _call_id.get())
             token = current.set(invocation)
             try:
-                return await call(sent(arguments), invocation)
+                answer = await call(sent(arguments), invocation)
             finally:
                 current.reset(token)
+            if answer.failure:
+                mark_failed(answer.failure)
+            return answer.contents
 
         self._schema = schema
         super().__init__(

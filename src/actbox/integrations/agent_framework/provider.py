@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -12,7 +11,6 @@ from agent_framework import AgentSession, Content, ContextProvider, SessionConte
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.instructions import EXECUTE_CODE
-from actbox.codeact.runner import ApprovalNeeded
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
@@ -20,8 +18,8 @@ from .approvals import ASKED, ApprovalGate, Questions, occurrence
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .notes import REFUSED, Notes, keep
-from .results import contents_of, failed
-from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
+from .results import Answer, answer_of
+from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools, scope_of
 
 
 class EngineProvider(Surface, ContextProvider):
@@ -79,7 +77,7 @@ class EngineProvider(Surface, ContextProvider):
         kept = {name: state[name] for name in (ASKED, REFUSED) if name in state}
         state.clear()
         state.update(run.state(), **kept)
-        scope = uuid.uuid4().hex if session is None else session.session_id
+        scope = scope_of(session)
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
@@ -99,19 +97,14 @@ class EngineProvider(Surface, ContextProvider):
                 )
 
     def _tool_for(self, run: FrozenRun, scope: str, state: MutableMapping[str, Any]) -> ExecuteCode:
-        async def call(arguments: Any, invocation: Invocation) -> list[Content]:
+        async def call(arguments: Any, invocation: Invocation) -> Answer:
             this = occurrence.get()
             if this is not None:
                 came = await self._questions.go_on(run, arguments, this, invocation, scope=scope, state=state)
                 if came is None:
-                    return [Content.from_text("The program waits for approval.")]
-                return contents_of(came, self._result_format)
-            outcome = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
-            invocation.check()
-            if isinstance(outcome, ApprovalNeeded):
-                self._runner.withdraw(scope=scope, call_id=invocation.call_id)
-                return failed(f"{outcome.request.reason}, and nobody can be asked here", code="POLICY")
-            return contents_of(outcome, self._result_format)
+                    return Answer([Content.from_text("The program waits for approval.")])
+                return answer_of(came, self._result_format)
+            return await self._execute(run, arguments, invocation, scope)
 
         return ExecuteCode(
             call,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from agent_framework import Content
 
-from actbox.codeact.outcome import CodeActOutcome
+from actbox.codeact.outcome import EXIT_NOT_RUN, CodeActOutcome
+from actbox.codeact.runner import ApprovalNeeded
+from actbox.core.errors import ErrorKind
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import Artifact
 
@@ -21,31 +24,49 @@ ResultFormat = Literal["content", "json"]
 a JSON object of `stdout`, `stderr`, `exit_code` and `success`, and of `output_files` where there are any."""
 
 
-def contents_of(outcome: CodeActOutcome, result_format: ResultFormat) -> list[Content]:
-    """Return what is given back for a call of `execute_code`."""
-    if result_format == "json":
-        return [Content.from_text(json.dumps(outcome.to_json_shape(), ensure_ascii=False))]
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is given back for a call of `execute_code`. `failure` is the kind of error, empty where it succeeded."""
+
+    contents: list[Content]
+    failure: str = ""
+
+
+def answer_of(outcome: CodeActOutcome, result_format: ResultFormat) -> Answer:
+    """Return what is given back for what came of a program."""
     result = outcome.result
+    failure = "" if result.success else (result.error.kind if result.error else ErrorKind.EXIT).value
+    if result_format == "json":
+        shape = json.dumps(outcome.to_json_shape(), ensure_ascii=False)
+        return Answer([Content.from_text(_encodable(shape))], failure)
     said = {"exit_code": result.exit_code, "success": result.success}
-    contents = [Content.from_text(outcome.text, additional_properties=said), *_files(outcome.artifacts)]
+    contents = [Content.from_text(_encodable(outcome.text), additional_properties=said), *_files(outcome.artifacts)]
     if result.error is not None:
         error = result.error
         contents.append(
             Content.from_error(
-                message=f"{error.type}: {error.message}" if error.type else error.message,
+                message=_encodable(f"{error.type}: {error.message}" if error.type else error.message),
                 error_code=error.kind.value,
-                error_details=error.traceback or None,
+                error_details=_encodable(error.traceback) or None,
             )
         )
     elif not result.success:
         contents.append(Content.from_error(message=f"the program ended with exit code {result.exit_code}"))
-    return contents
+    return Answer(contents, failure)
 
 
-def failed(text: str, *, code: str) -> list[Content]:
-    """Return what is given back where no program ran, for a reason that is not the program's."""
-    said = {"exit_code": 125, "success": False}
-    return [Content.from_text(text, additional_properties=said), Content.from_error(message=text, error_code=code)]
+def not_asked(needed: ApprovalNeeded) -> Answer:
+    """Return what is given back where a program has to be approved and nobody can be asked."""
+    text = f"{needed.request.reason}, and nobody can be asked here"
+    kind = ErrorKind.POLICY.value
+    said = {"exit_code": EXIT_NOT_RUN, "success": False}
+    contents = [Content.from_text(text, additional_properties=said), Content.from_error(message=text, error_code=kind)]
+    return Answer(contents, kind)
+
+
+def _encodable(text: str) -> str:
+    """Return a text that chat clients can send: half of a surrogate pair is written as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _files(artifacts: Iterable[Artifact]) -> list[Content]:

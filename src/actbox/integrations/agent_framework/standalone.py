@@ -8,19 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Unpack
 
-from agent_framework import Content
-
 from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun
 from actbox.codeact.identity import new_serial
 from actbox.codeact.instructions import EXECUTE_CODE
-from actbox.codeact.runner import ApprovalNeeded
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
 from .engine_options import HyperlightGuest, monty_limits
 from .execute_code import ExecuteCode
 from .invocation import Invocation
-from .results import contents_of, failed
+from .results import Answer
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools, scope_of
 
 _NOTHING: Final[Mapping[int, FrozenRun]] = MappingProxyType({})
@@ -114,8 +111,8 @@ class EngineTool(Surface, ExecuteCode):
         """Return a tool that keeps what there is now, whatever is changed here later. It ends when this is closed."""
         run = self._config.freeze()
 
-        async def call(arguments: Any, invocation: Invocation) -> list[Content]:
-            return await self._execute(run, arguments, invocation)
+        async def call(arguments: Any, invocation: Invocation) -> Answer:
+            return await self._execute(run, arguments, invocation, scope_of(invocation.session))
 
         return ExecuteCode(
             call,
@@ -131,21 +128,12 @@ class EngineTool(Surface, ExecuteCode):
         document = super().to_dict(exclude=exclude, exclude_none=exclude_none)
         return document | {name: value for name, value in now.items() if name not in (exclude or ())}
 
-    async def _call(self, arguments: Any, invocation: Invocation) -> list[Content]:
+    async def _call(self, arguments: Any, invocation: Invocation) -> Answer:
         run = self._config.freeze()
         decided = _decided.get().get(self._serial)
         if decided is not None and decided.approval == "never_require" and run.approval == "always_require":
             run = decided  # a tool that requires approval came after nobody was asked: it is for the next call
-        return await self._execute(run, arguments, invocation)
-
-    async def _execute(self, run: FrozenRun, arguments: Any, invocation: Invocation) -> list[Content]:
-        scope = scope_of(invocation)
-        outcome = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
-        invocation.check()
-        if isinstance(outcome, ApprovalNeeded):
-            self._runner.withdraw(scope=scope, call_id=invocation.call_id)
-            return failed(f"{outcome.request.reason}, and nobody can be asked here", code="POLICY")
-        return contents_of(outcome, self._result_format)
+        return await self._execute(run, arguments, invocation, scope_of(invocation.session))
 
 
 class LinuxExecuteCodeTool(EngineTool):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack, cast, get_args
 
-from agent_framework import FunctionTool
+from agent_framework import AgentSession, FunctionTool
 
 from actbox.codeact.config import CodeActConfig
+from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.pending import TIMEOUT_SECONDS
-from actbox.codeact.runner import CodeActRunner
+from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 from actbox.codeact.settings import CodeActOptions
 from actbox.core import domains, mounts
 from actbox.core.errors import InvalidValue
@@ -29,7 +30,7 @@ from .forms import (
 )
 from .invocation import Invocation
 from .mcp_servers import McpServer, learn_types
-from .results import ResultFormat
+from .results import Answer, ResultFormat, answer_of, not_asked
 from .tools import entry_of, tools_in
 
 Tools: TypeAlias = FunctionTool | Tool | McpServer | Callable[..., Any]
@@ -163,6 +164,17 @@ class Surface:
         mount = self._config.workspace_root
         return None if mount is None else mount.host_path
 
+    # Calls
+
+    async def _execute(self, run: FrozenRun, arguments: Any, invocation: Invocation, scope: str) -> Answer:
+        """Run a program where nobody can be asked. Raises what one of its tools raised to end the agent's run."""
+        came = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
+        invocation.check()
+        if isinstance(came, ApprovalNeeded):
+            self._runner.withdraw(scope=scope, call_id=invocation.call_id)
+            return not_asked(came)
+        return answer_of(came, self._result_format)
+
     # Life
 
     async def close(self) -> None:
@@ -196,6 +208,6 @@ def _of_the_core(options: ProviderOptions) -> CodeActOptions:
     return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
 
 
-def scope_of(invocation: Invocation) -> str:
-    """Return whose files the programs of a call see: those of its conversation, and without one nobody else's."""
-    return uuid.uuid4().hex if invocation.session is None else invocation.session.session_id
+def scope_of(session: AgentSession | None) -> str:
+    """Return whose files programs see: those of their conversation, and without one nobody else's."""
+    return uuid.uuid4().hex if session is None else session.session_id

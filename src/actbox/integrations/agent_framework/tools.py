@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from agent_framework import FunctionTool, normalize_tools
@@ -14,6 +15,7 @@ from actbox.tools import Tool
 
 from .adapted import Adapted
 from .mcp_servers import McpServer, ServerTools
+from .telemetry import traced
 
 _log = logging.getLogger("actbox")
 
@@ -38,7 +40,8 @@ def tools_in(given: Any) -> list[Any]:
 def entry_of(given: Any) -> ToolEntry:
     """Return the entry of one tool. Raises `InvalidValue` for what programs cannot call, and says why not."""
     if isinstance(given, Tool):
-        return ToolEntry.of(given)
+        entry, with_spans = ToolEntry.of(given), traced(given)
+        return replace(entry, tools=lambda: (with_spans,))
     if isinstance(given, FunctionTool):
         if given.declaration_only:
             raise InvalidValue(
