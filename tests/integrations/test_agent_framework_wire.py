@@ -22,6 +22,7 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
+from tests.integrations.af_scripted import run_program
 
 Sent = list[dict[str, Any]]
 
@@ -209,8 +210,6 @@ async def test_a_model_is_offered_the_schema_of_the_specification(client: Dialec
 
 
 async def test_files_have_their_path_and_their_type() -> None:
-    from tests.integrations.af_scripted import run_program
-
     program = "import os\nos.makedirs('/output/b')\nopen('/output/b/a.csv', 'w').write('x')"
     async with LinuxCodeActProvider(file_surface=True, max_output_files=1) as codeact:
         client = await run_program(codeact, program)
@@ -221,3 +220,34 @@ async def test_files_have_their_path_and_their_type() -> None:
     assert file.additional_properties["path"] == "/output/b/a.csv"
     assert [item.type for item in too_many.results()[0].items or []] == ["text", "data"]
     assert "does not come back" in too_many.read()
+
+
+@pytest.mark.parametrize("result_format", ["content", "json"])
+@pytest.mark.parametrize("client", [responses, completions])
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("print('half \ud83d')", "nothing ran"),
+        ("rate()", "half \\ud83d"),
+        ("import sys; sys.exit('half ' + chr(0xd83d))", "half \\ud83d"),
+    ],
+    ids=["in the program", "of a tool", "of sys.exit"],
+)
+async def test_half_of_an_emoji_does_not_end_the_run(
+    client: Dialect, program: str, said: str, result_format: Any
+) -> None:
+    def rate() -> None:
+        """Fail."""
+        raise ValueError("half \ud83d")
+
+    async with LinuxCodeActProvider(tools=[rate], result_format=result_format) as codeact:
+        sent = await _sent(client, program, codeact)
+    text = _text(_output(sent[1]))
+    assert said in (text if result_format == "content" else text.replace("\\\\", "\\"))
+
+
+async def test_half_of_an_emoji_in_the_name_of_an_argument_is_answered_with_how_to_send_a_program() -> None:
+    async with LinuxCodeActProvider() as codeact:
+        client = await run_program(codeact, {"co\ud83dde": "1"})
+    assert "send execute_code one JSON object" in client.read()
+    client.read().encode()

@@ -10,7 +10,7 @@ from agent_framework import Content, FunctionInvocationContext, FunctionTool
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from .invocation import Invocation, current
-from .results import Answer
+from .results import Answer, encodable
 from .telemetry import mark_failed
 
 _call_id: ContextVar[str] = ContextVar("actbox_agent_framework_call_id", default="")
@@ -27,8 +27,10 @@ class AsSent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _callable(cls, sent: Any) -> Any:
-        # The framework calls with these as keywords, where `self` has a meaning already.
-        return {name: value for name, value in sent.items() if name != "self"} if isinstance(sent, Mapping) else sent
+        if not isinstance(sent, Mapping):
+            return sent
+        # The framework calls with these as keywords, where `self` has a meaning already, and they have to be characters.
+        return {encodable(name): value for name, value in sent.items() if name != "self"}
 
 
 def sent(arguments: Mapping[str, Any]) -> Any:

@@ -38,16 +38,16 @@ def answer_of(outcome: CodeActOutcome, result_format: ResultFormat) -> Answer:
     failure = "" if result.success else (result.error.kind if result.error else ErrorKind.EXIT).value
     if result_format == "json":
         shape = json.dumps(outcome.to_json_shape(), ensure_ascii=False)
-        return Answer([Content.from_text(_encodable(shape))], failure)
+        return Answer([Content.from_text(encodable(shape))], failure)
     said = {"exit_code": result.exit_code, "success": result.success}
-    contents = [Content.from_text(_encodable(outcome.text), additional_properties=said), *_files(outcome.artifacts)]
+    contents = [Content.from_text(encodable(outcome.text), additional_properties=said), *_files(outcome.artifacts)]
     if result.error is not None:
         error = result.error
         contents.append(
             Content.from_error(
-                message=_encodable(f"{error.type}: {error.message}" if error.type else error.message),
+                message=encodable(f"{error.type}: {error.message}" if error.type else error.message),
                 error_code=error.kind.value,
-                error_details=_encodable(error.traceback) or None,
+                error_details=encodable(error.traceback) or None,
             )
         )
     elif not result.success:
@@ -64,7 +64,7 @@ def not_asked(needed: ApprovalNeeded) -> Answer:
     return Answer(contents, kind)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Return a text that chat clients can send: half of a surrogate pair is written as its escape."""
     return text.encode("utf-8", "backslashreplace").decode()
 
