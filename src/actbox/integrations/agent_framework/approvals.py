@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -42,6 +43,7 @@ from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 from actbox.tools import ApprovalDecision
 
+from .asked_runs import AskedRuns, Mark, made_in
 from .invocation import Invocation
 
 ABOUT: Final = "actbox"
@@ -53,6 +55,10 @@ MOST_IN_STATE: Final = 100
 
 ASKED: Final = "asked"
 """Where the state has the questions that wait."""
+
+
+_RUN: Final = "run"
+"""What a question about a program that was approved already says of the run that it would have."""
 
 
 @dataclass(slots=True)
@@ -102,6 +108,7 @@ class Questions:
     """The questions of one provider that wait for the framework's answers, by the occurrence that asks."""
 
     def __init__(self, runner: CodeActRunner) -> None:
+        self.runs = AskedRuns()
         self._runner = runner
         self._lock = threading.Lock()
         self._asked: OrderedDict[str, _Asked] = OrderedDict()
@@ -123,7 +130,15 @@ class Questions:
         known = self._find(this.id, state)
         answered = None if this.answer is None else _question_of(this.answer)
         came: CodeActOutcome | ApprovalNeeded
-        if known is None and answered is None:
+        if known is None and this.answer is not None and (answered is None or _mark_in(this.answer) is not None):
+            # The program as a whole was approved.
+            mark = _mark_in(this.answer) or made_in(this.call_id, state)
+            approved = self.runs.approved(mark, run)
+            if approved is None:
+                this.question = _request(self._about_changed(run), arguments, this, run.tool_name)
+                return None
+            came = await self._runner.execute(approved, arguments, scope=scope, call_id=this.id)
+        elif known is None and answered is None:
             came = await self._runner.execute(run, arguments, scope=scope, call_id=this.id)
         elif known is not None and (this.answer is None or answered not in (None, known.about["question"])):
             this.question = _request(known.about, arguments, this, run.tool_name)
@@ -146,6 +161,17 @@ class Questions:
         self._remember(this.id, _Asked(about, scope, arguments, began), state)
         this.question = _request(about, arguments, this, run.tool_name)
         return None
+
+    def _about_changed(self, run: FrozenRun) -> dict[str, Any]:
+        """Return what is asked where an approved program would get something else than it was approved for."""
+        return {
+            "question": uuid.uuid4().hex[:16],
+            "what": "run",
+            "reason": "what programs can call and use is not known to be as it was when this one was approved",
+            "tools": list(run.requiring),
+            "named": [],
+            _RUN: dict(self.runs.mark_of(run)),
+        }
 
     async def refuse(self, answer: Content, run: FrozenRun, state: MutableMapping[str, Any]) -> CodeActOutcome | None:
         """Tell the program that was asked about that it was refused; return what came of it, if it had begun.
@@ -240,6 +266,13 @@ def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_na
         name = f"{this.id}:{about['question']}"
         properties |= {"_replacement_approval_request": True, "_approval_request_id": name}
     return Content.from_function_approval_request(id=name, function_call=call, additional_properties=properties)
+
+
+def _mark_in(answer: Content) -> Mark | None:
+    """Return what a question of ours about a whole program, which this answers, said of the run."""
+    about = answer.additional_properties.get(ABOUT)
+    mark = about.get(_RUN) if isinstance(about, Mapping) else None
+    return mark if isinstance(mark, Mapping) else None
 
 
 def _question_of(answer: Content) -> str | None:

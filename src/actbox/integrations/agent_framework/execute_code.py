@@ -29,7 +29,7 @@ class AsSent(BaseModel):
     def _callable(cls, sent: Any) -> Any:
         if not isinstance(sent, Mapping):
             return sent
-        # The framework calls with these as keywords, where `self` has a meaning already, and they have to be characters.
+        # They become keywords, where `self` has a meaning already, and no half of a surrogate pair may be.
         return {encodable(name): value for name, value in sent.items() if name != "self"}
 
 

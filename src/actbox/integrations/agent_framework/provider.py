@@ -15,6 +15,7 @@ from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
 from .approvals import ASKED, ApprovalGate, Questions, occurrence
+from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .notes import REFUSED, Notes, keep
@@ -74,15 +75,18 @@ class EngineProvider(Surface, ContextProvider):
             )
         self._check_source_id(agent)
         await self._end_what_was_refused(run, context, state)
-        kept = {name: state[name] for name in (ASKED, REFUSED) if name in state}
+        kept = {name: state[name] for name in (ASKED, CALLS, REFUSED) if name in state}
         state.clear()
         state.update(run.state(), **kept)
         scope = scope_of(session)
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
-        if run.settings.approval_style != "bundled":
+        if run.settings.approval_style != "bundled" or run.approval == "always_require" or CALLS in state:
             context.extend_middleware(self.source_id, [ApprovalGate(tool)])
+        if run.approval == "always_require":
+            witness = Witness(run.tool_name, self._questions.runs.mark_of(run), state)
+            context.extend_middleware(self.source_id, [witness])
         if run.changes or REFUSED in state:
             notes = Notes(changes=run.changes, refused=state.get(REFUSED, {}))
             context.extend_middleware(self.source_id, [notes])
