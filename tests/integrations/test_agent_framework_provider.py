@@ -13,9 +13,8 @@ pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework]
 
 from agent_framework import AgentSession, Content, FunctionTool, SessionContext, tool
 
-from actbox import InvalidValue, Limits, SandboxUnavailable
-from actbox.integrations import agent_framework as ours
-from actbox.integrations.agent_framework import FileMount, LinuxCodeActProvider, MontyFileMount
+from actbox import InvalidValue, Limits
+from actbox.integrations.agent_framework import LinuxCodeActProvider, MontyFileMount
 from tests.integrations.af_scripted import ScriptedClient, agent_of, code, kinds, run_program
 
 
@@ -217,25 +216,6 @@ async def test_without_mounts_no_files_are_offered_or_returned() -> None:
     assert kinds(client.results()[0]) == ["text"]
 
 
-async def test_mounts_and_domains_are_kept_in_the_framework_packages_forms(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    async with LinuxCodeActProvider(file_mounts=(tmp_path / "a", "data")) as codeact:
-        assert codeact.get_file_mounts() == [FileMount(tmp_path / "a", "/input/data")]
-        codeact.add_file_mounts([FileMount(str(tmp_path / "a"), "/input/more")])
-        codeact.remove_file_mounts("data", "input/more")
-        assert codeact.get_file_mounts() == []
-        codeact.add_allowed_domains([("api.github.com", "get"), ours.AllowedDomain("Example.com")])
-        assert codeact.get_allowed_domains() == [
-            ours.AllowedDomain("api.github.com", ("GET",)),
-            ours.AllowedDomain("example.com"),
-        ]
-        with pytest.raises(KeyError, match=r"example\.com"):
-            codeact.remove_allowed_domains("example.com", "other.com")
-        codeact.remove_allowed_domain("EXAMPLE.com")
-        codeact.clear_allowed_domains()
-        assert codeact.get_allowed_domains() == []
-
-
 async def test_tools_are_kept_by_name_and_replaced_in_their_place() -> None:
     async with LinuxCodeActProvider(tools=[double, triple]) as codeact:
         replacement = FunctionTool(name="double", func=triple, description="Not what it says.")
@@ -392,48 +372,3 @@ async def test_runs_of_one_provider_go_on_at_once() -> None:
             asyncio.gather(run_program(codeact, "meet()"), run_program(codeact, "meet()")), 60
         )
     assert all("met" in client.read() for client in clients)
-
-
-@pytest.mark.parametrize(
-    ("name", "extra"),
-    [
-        ("ContainerCodeActProvider", "container"),
-        ("WasmCodeActProvider", r"actbox\[wasm\]"),
-        ("MontyCodeActProvider", r"actbox\[monty\]"),
-        ("HyperlightCodeActProvider", r"actbox\[hyperlight\]"),
-        ("ContainerExecuteCodeTool", "container"),
-        ("WasmExecuteCodeTool", r"actbox\[wasm\]"),
-        ("MontyExecuteCodeTool", r"actbox\[monty\]"),
-        ("HyperlightExecuteCodeTool", r"actbox\[hyperlight\]"),
-    ],
-)
-def test_an_engine_that_is_not_installed_says_which_extra_to_install(name: str, extra: str) -> None:
-    engine = getattr(ours, name).ENGINE
-    if engine in __import__("actbox").ENGINES:
-        getattr(ours, name)()
-        return
-    with pytest.raises(SandboxUnavailable, match=extra):
-        getattr(ours, name)()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"result_format": "xml"},
-        {"approval_mode": "sometimes"},
-        {"tool_name": "not a name"},
-        {"allowed_domains": ["user@example.com"]},
-        {"allowed_domains": [("example.com", [])]},
-        {"file_mounts": [MontyFileMount("/usr/share", "/data", write_bytes_limit=5)]},
-        {"file_mounts": [MontyFileMount("/usr/share", "/data", "sometimes")]},  # type: ignore[arg-type]
-        {"max_output_files": 0},
-    ],
-)
-def test_what_makes_no_sense_is_refused_when_it_is_given(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidValue):
-        LinuxCodeActProvider(**given)
-
-
-def test_an_argument_that_there_is_not_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="tool_description_format"):
-        LinuxCodeActProvider(tool_description_format="json")  # type: ignore[call-arg]

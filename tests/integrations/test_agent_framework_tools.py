@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import json
-from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
@@ -20,7 +17,6 @@ from agent_framework import (
     Content,
     FunctionInvocationContext,
     FunctionTool,
-    MCPStdioTool,
     MiddlewareFailure,
     tool,
 )
@@ -28,32 +24,8 @@ from pydantic import BaseModel, Field
 
 import actbox
 from actbox import InvalidValue
-from actbox.integrations.agent_framework import LinuxCodeActProvider, LinuxExecuteCodeTool
+from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_scripted import ScriptedClient, agent_of, code, run_program
-
-_SERVER = """
-from mcp.server.mcpserver import Image, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-
-server = MCPServer("shop")
-
-@server.tool()
-def stock(item: str) -> int:
-    "How many there are."
-    return len(item)
-
-@server.tool()
-def picture() -> Image:
-    "A picture."
-    return Image(data=b"\\x89PNG...", format="png")
-
-@server.tool()
-def broken() -> str:
-    "Fails."
-    raise ToolError("no such shelf")
-
-server.run()
-"""
 
 
 async def value_of(tools: Any, program: str, **given: Any) -> str:
@@ -251,7 +223,7 @@ def test_labels_that_no_middleware_sees_are_warned_of(caplog: pytest.LogCaptureF
         func=lambda: "",
         additional_properties={"source_integrity": "untrusted"},
     )
-    LinuxCodeActProvider(tools=[labelled, total])
+    LinuxCodeActProvider(tools=[labelled, len])
     (record,) = [record for record in caplog.records if record.name == "actbox"]
     assert "'read_mail' has labels" in record.getMessage()
 
@@ -273,136 +245,3 @@ def test_what_a_program_cannot_call_is_refused_with_a_sentence(given: Any, said:
     with pytest.raises(InvalidValue, match=said):
         codeact.add_tools([len, given])
     assert codeact.get_tools() == []
-
-
-# MCP servers
-
-
-@pytest_asyncio.fixture
-async def shop(tmp_path: Any) -> AsyncIterator[MCPStdioTool]:
-    import sys
-
-    script = tmp_path / "server.py"
-    script.write_text(_SERVER)
-    server = MCPStdioTool(name="shop", command=sys.executable, args=[str(script)], load_prompts=False)
-    yield server
-    assert not server.is_connected
-
-
-async def test_an_mcp_server_is_connected_when_a_run_begins_and_closed_with_the_provider(shop: MCPStdioTool) -> None:
-    async with LinuxCodeActProvider(tools=[shop], search_above=2) as codeact:
-        client = await run_program(codeact, "print(stock('apples'), type(picture()))")
-        assert shop.is_connected
-    assert "6" in client.read()
-    assert "bytes" in client.read()
-    assert "shop" in client.tool().description  # the group that its tools are listed in
-
-
-async def test_what_an_mcp_server_declares_arrives_as_data_of_that_type(shop: MCPStdioTool) -> None:
-    async with LinuxCodeActProvider(tools=[shop], static_check="ty") as codeact:
-        client = await run_program(codeact, "stock('apples')['result'] + 1")
-        wrong = await run_program(codeact, "stock('apples')['number']")
-    assert "7" in client.read()
-    assert "def stock(item: str) -> stockOutput:" in client.tool().description
-    assert "    result: int" in client.tool().description
-    assert "def picture() -> str:" in client.tool().description
-    assert "number" in wrong.read()
-    assert "nothing ran" in wrong.read()
-
-
-async def test_an_mcp_client_that_is_told_to_give_text_gives_text(shop: MCPStdioTool) -> None:
-    shop.tool_result_content = "content_only"
-    async with LinuxCodeActProvider(tools=[shop]) as codeact:
-        client = await run_program(codeact, "stock('apples').upper()")
-    assert "'6'" in client.read()
-    assert "def stock(item: str) -> str:" in client.tool().description
-
-
-async def test_a_server_is_asked_once_what_its_tools_return(
-    shop: MCPStdioTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from actbox.integrations.agent_framework import mcp_servers
-
-    asked: list[Any] = []
-    ask = mcp_servers._list_tools
-
-    async def counted(server: Any, cursor: str | None) -> dict[str, Any]:
-        asked.append(server)
-        return await ask(server, cursor)
-
-    monkeypatch.setattr(mcp_servers, "_list_tools", counted)
-    async with LinuxCodeActProvider(tools=[shop]) as codeact:
-        for _ in range(3):
-            await run_program(codeact, "1")
-    assert asked == [shop]
-
-
-async def test_two_runs_that_begin_at_once_connect_a_server_once(shop: MCPStdioTool) -> None:
-    async with LinuxCodeActProvider(tools=[shop]) as codeact:
-        await codeact.close()
-    codeact = LinuxCodeActProvider(tools=[shop])
-    clients = await asyncio.gather(run_program(codeact, "stock('ab')"), run_program(codeact, "stock('abc')"))
-    assert ["2" in clients[0].read(), "3" in clients[1].read()] == [True, True]
-    await codeact.close()
-
-
-async def test_what_an_mcp_tool_says_when_it_fails_reaches_the_program(shop: MCPStdioTool) -> None:
-    async with LinuxCodeActProvider(tools=shop) as codeact:
-        client = await run_program(codeact, "broken()")
-        wrong = await run_program(codeact, "stock(itm='x')")
-    assert "no such shelf" in client.read()
-    assert "item" in wrong.read()
-
-
-async def test_an_mcp_server_that_was_connected_elsewhere_stays_connected(shop: MCPStdioTool) -> None:
-    async with shop:
-        async with LinuxCodeActProvider(tools=shop) as codeact:
-            assert "3" in (await run_program(codeact, "stock('abc')")).read()
-        assert shop.is_connected
-
-
-async def test_a_tool_that_stands_alone_wants_an_mcp_server_connected(shop: MCPStdioTool) -> None:
-    async with LinuxExecuteCodeTool(tools=[shop]) as alone:
-        assert "stock" in alone.description
-
-
-# The tool that stands alone
-
-
-def total(prices: list[float]) -> float:
-    """Add up."""
-    return sum(prices)
-
-
-async def test_the_tool_that_stands_alone_describes_itself_and_follows_changes() -> None:
-    async with LinuxExecuteCodeTool(tools=[total]) as alone:
-        assert "def total(prices: list[float]) -> float:" in alone.description
-        assert "total" in alone.build_instructions(tools_visible_to_model=True)
-        assert "prices: list[float]" in alone.build_instructions(tools_visible_to_model=False)
-        client = ScriptedClient([code("total([1, 2])")], ["done"])
-        await agent_of(client, tools=[alone]).run("go")
-        assert "3" in client.read()
-        kept = alone.create_run_tool()
-        alone.clear_tools()
-        assert "total" not in alone.description
-        assert "total" in kept.description
-        assert "3" in (await kept.invoke(arguments={"code": "total([1, 2])"}))[0].text
-        assert "NameError" in (await alone.invoke(arguments={"code": "total([1, 2])"}))[0].text
-        assert json.loads(json.dumps(alone.build_serializable_state()))["tool_names"] == []
-
-
-async def test_the_tool_that_stands_alone_can_be_called_by_the_host_itself() -> None:
-    async with LinuxExecuteCodeTool(tools=[total]) as alone:
-        contents = await alone.invoke(arguments={"code": "total([1, 2.5])"})
-        assert [item.type for item in contents] == ["text"]
-        assert "3.5" in contents[0].text
-        assert "nothing" in (await alone.invoke(arguments={"code": None}))[0].text
-
-
-async def test_the_tool_that_stands_alone_serialises_and_keeps_its_parameters() -> None:
-    alone = LinuxExecuteCodeTool(tools=[total])
-    document = json.loads(json.dumps(alone.to_dict()))
-    assert document["name"] == "execute_code"
-    assert "total" in document["description"]
-    with pytest.raises(AttributeError, match="cannot be set"):
-        alone.description = "mine"

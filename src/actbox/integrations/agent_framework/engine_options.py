@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypedDict
 
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
@@ -15,8 +15,7 @@ from .surface import ProviderOptions
 _MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class HyperlightGuest:
+class HyperlightGuest(TypedDict, total=False):
     """What runs in Hyperlight's virtual machine: a backend, its module by name or by path, and memory as `"25Mi"`."""
 
     backend: str

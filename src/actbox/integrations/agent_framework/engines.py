@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from actbox.core.errors import SandboxUnavailable
+from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, open_sandbox
 
-_EXTRAS: Final = {"wasm": "wasm", "monty": "monty", "hyperlight": "hyperlight"}
+_ISOLATING = tuple(engine for engine in ENGINES if engine != "process")
 
 
-def opener(engine: str) -> Callable[[Policy], Sandbox]:
-    """Return what opens sandboxes of an engine. Raises `SandboxUnavailable` where the engine is not installed."""
-    if engine not in ENGINES:
-        extra = _EXTRAS.get(engine)
-        how = (
-            f"install the extra: pip install 'actbox[{extra}]'" if extra else "install a version of actbox that has it"
+def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]:
+    """Return what opens sandboxes of an engine. `guest` is what a class takes for its engine alone.
+
+    Raises `SandboxUnavailable` for an engine that there is not, and `Unsupported` where it takes no such settings.
+    """
+    if engine not in _ISOLATING:
+        raise SandboxUnavailable(
+            f"this version of actbox has no engine {engine!r}; it has: {', '.join(_ISOLATING)}. Use"
+            " LinuxCodeActProvider or LinuxExecuteCodeTool"
         )
-        raise SandboxUnavailable(f"the engine {engine!r} is not installed; {how}. Here are: {', '.join(ENGINES)}")
+    if guest:
+        raise Unsupported(f"the engine {engine!r} takes no {', '.join(guest)}: leave it out")
     return lambda policy: open_sandbox(engine, policy=policy)

@@ -53,7 +53,9 @@ class ExecuteCode(FunctionTool):
     """
 
     def __init__(self, call: Call, *, name: str, description: str, approval_mode: Any, schema: dict[str, Any]) -> None:
-        async def execute(invocation_context: FunctionInvocationContext, **arguments: Any) -> list[Content]:
+        async def execute(
+            invocation_context: FunctionInvocationContext | None = None, **arguments: Any
+        ) -> list[Content]:
             invocation = Invocation.of(invocation_context, _call_id.get())
             token = current.set(invocation)
             try:

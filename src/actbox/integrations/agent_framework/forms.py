@@ -17,6 +17,19 @@ class FileMount(NamedTuple):
     mount_path: str
 
 
+class WholeFileMount(FileMount):
+    """A mount that two texts do not say all of: another mode, or a place that is not below `/input`."""
+
+    whole: mounts.FileMount
+
+    @classmethod
+    def of(cls, mount: mounts.FileMount) -> WholeFileMount:
+        """Return the form of a mount."""
+        shown = cls(mount.host_path, str(mount.mount_path))
+        shown.whole = mount
+        return shown
+
+
 class MontyFileMount(NamedTuple):
     """A mount with a mode, as Monty's package writes it. A mount path that begins with `/` stands as it is.
 
@@ -36,6 +49,19 @@ class AllowedDomain(NamedTuple):
     methods: tuple[str, ...] | None = None
 
 
+class WholeAllowedDomain(AllowedDomain):
+    """An entry of which target and methods do not say all there is: rates and sizes, say."""
+
+    whole: domains.AllowedDomain
+
+    @classmethod
+    def of(cls, domain: domains.AllowedDomain) -> WholeAllowedDomain:
+        """Return the form of an entry."""
+        shown = cls(str(domain), domain.methods)
+        shown.whole = domain
+        return shown
+
+
 FileMountInput: TypeAlias = str | tuple[str | Path, str] | FileMount | MontyFileMount | mounts.FileMount
 """A path that is the same on the host and below `/input`, a pair of the two, or one of the classes for it."""
 
@@ -47,27 +73,41 @@ _MODES: Final[dict[str, mounts.MountMode]] = {"overlay": "overlay", "read-only":
 
 def mounts_of(given: Any) -> Any:
     """Return mounts in the core's own forms; what is none stays as it is, to be refused there."""
-    if isinstance(given, MontyFileMount):
-        return _with_mode(given)
-    several = isinstance(given, Iterable) and not isinstance(given, (str, mounts.FileMount))
-    if not several or _is_pair(given):
-        return given
-    return [_with_mode(mount) if isinstance(mount, MontyFileMount) else mount for mount in given]
+    if isinstance(given, (str, mounts.FileMount, FileMount, MontyFileMount)) or _is_pair(given):
+        return _mount_of(given)
+    return [_mount_of(mount) for mount in given] if isinstance(given, Iterable) else given
 
 
-def shown_mount(mount: mounts.FileMount) -> FileMount | mounts.FileMount:
-    """Return a mount as it is given: as a named tuple, if that says all there is of it."""
-    return FileMount(mount.host_path, str(mount.mount_path)) if mount.mode == "ro" else mount
+def domains_of(given: Any) -> Any:
+    """Return entries of the allow-list in the core's own forms; what is none stays as it is, to be refused there."""
+    if isinstance(given, WholeAllowedDomain):
+        return given.whole
+    if isinstance(given, (list, set, frozenset)) or (isinstance(given, tuple) and not isinstance(given, AllowedDomain)):
+        kept = [domain.whole if isinstance(domain, WholeAllowedDomain) else domain for domain in given]
+        return tuple(kept) if isinstance(given, tuple) else kept
+    return given
 
 
-def shown_domain(domain: domains.AllowedDomain) -> AllowedDomain | domains.AllowedDomain:
-    """Return an entry of the allow-list as it is given: as a named tuple, if that says all there is of it."""
+def shown_mount(mount: mounts.FileMount) -> FileMount:
+    """Return a mount as it is given."""
+    simple = mount.mode == "ro" and mount.mount_path.is_relative_to(mounts.INPUT)
+    return FileMount(mount.host_path, str(mount.mount_path)) if simple else WholeFileMount.of(mount)
+
+
+def shown_domain(domain: domains.AllowedDomain) -> AllowedDomain:
+    """Return an entry of the allow-list as it is given."""
     simple = AllowedDomain(str(domain), domain.methods)
-    return simple if domains.AllowedDomain(*simple) == domain else domain
+    return simple if domains.AllowedDomain(*simple) == domain else WholeAllowedDomain.of(domain)
 
 
 def _is_pair(given: Any) -> bool:
     return isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)
+
+
+def _mount_of(given: Any) -> Any:
+    if isinstance(given, WholeFileMount):
+        return given.whole
+    return _with_mode(given) if isinstance(given, MontyFileMount) else given
 
 
 def _with_mode(mount: MontyFileMount) -> mounts.FileMount:

@@ -91,7 +91,9 @@ class HyperlightCodeActProvider(EngineProvider):
         **options: Unpack[ProviderOptions],
     ) -> None:
         """`backend`, `module`, `module_path`, `heap_size` and `stack_size` say what runs in the virtual machine."""
-        self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)
+        self._guest = HyperlightGuest(
+            backend=backend, module=module, module_path=module_path, heap_size=heap_size, stack_size=stack_size
+        )
         super().__init__(
             source_id,
             tools=tools,

@@ -87,6 +87,8 @@ class EngineTool(Surface, ExecuteCode):
 
         It can be set to ask always; what the constructor or a tool requires cannot be taken back.
         """
+        # The framework reads the mode to decide whether somebody is asked, and says nothing of it when it calls: what
+        # was decided has to be remembered here, and counts for the calls in this context.
         run = self._config.freeze()
         _decided.set({**_decided.get(), self._serial: run})
         return "always_require" if self._asks_always else run.approval
@@ -205,7 +207,9 @@ class HyperlightExecuteCodeTool(EngineTool):
         **options: Unpack[ProviderOptions],
     ) -> None:
         """As `HyperlightCodeActProvider`."""
-        self._guest = HyperlightGuest(backend, module, module_path, heap_size, stack_size)
+        self._guest = HyperlightGuest(
+            backend=backend, module=module, module_path=module_path, heap_size=heap_size, stack_size=stack_size
+        )
         super().__init__(
             tools=tools,
             approval_mode=approval_mode,

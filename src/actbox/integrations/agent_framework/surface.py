@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self, TypeAlias, Unpack, cast, get_args
 
 from agent_framework import AgentSession, FunctionTool
 
 from actbox.codeact.config import CodeActConfig
+from actbox.codeact.environments import MOST_ENVIRONMENTS
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.pending import TIMEOUT_SECONDS
 from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 from actbox.codeact.settings import CodeActOptions
-from actbox.core import domains, mounts
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval, Tool
+from actbox.tools.problems import suggestion
 
 from .engines import opener
 from .forms import (
@@ -24,6 +26,7 @@ from .forms import (
     AllowedDomainInput,
     FileMount,
     FileMountInput,
+    domains_of,
     mounts_of,
     shown_domain,
     shown_mount,
@@ -44,11 +47,12 @@ class ProviderOptions(CodeActOptions, total=False):
     """Further keyword arguments of providers and tools; the others are those of `actbox.codeact.settings`.
 
     `result_format` is `content` or `json`; see `results.py`. A question that nobody answers within `approval_timeout`
-    seconds is refused.
+    seconds is refused. `most_environments` is how many conversations keep their sandbox, with its files, at a time.
     """
 
     result_format: ResultFormat
     approval_timeout: float | None
+    most_environments: int
 
 
 class Surface:
@@ -57,6 +61,9 @@ class Surface:
     All is kept by name, by mount path, and by normalised target: adding a key again replaces what has it, in its place.
     Removing raises `KeyError` where there is nothing of that key, and then removes nothing.
     """
+
+    _guest: Mapping[str, Any] = MappingProxyType({})
+    """What the engine is given beside a policy, of a class that takes something for its engine alone."""
 
     def _set_up(
         self,
@@ -70,23 +77,27 @@ class Surface:
         tool_name: str,
         **options: Unpack[ProviderOptions],
     ) -> None:
+        _check_names(options)
         self._result_format: ResultFormat = options.get("result_format", "content")
         if self._result_format not in get_args(ResultFormat):
             known = ", ".join(get_args(ResultFormat))
             raise InvalidValue(f"result_format is one of {known}, not {self._result_format!r}")
         timeout = options.get("approval_timeout", TIMEOUT_SECONDS)
-        self._runner = CodeActRunner(opener(engine), approval_timeout=timeout)
+        most = options.get("most_environments", MOST_ENVIRONMENTS)
+        opens = opener(engine, self._guest)
+        self._runner = CodeActRunner(opens, approval_timeout=timeout, most_environments=most)
         self._config = CodeActConfig(
             tools=None if tools is None else tools_in(tools),
             approval_mode=approval_mode,
             workspace_root=workspace_root,
             file_mounts=None if file_mounts is None else mounts_of(file_mounts),
-            allowed_domains=allowed_domains,
+            allowed_domains=None if allowed_domains is None else domains_of(allowed_domains),
             tool_name=tool_name,
             adapt=entry_of,
             **_of_the_core(options),
         )
         self._connected: list[McpServer] = []
+        self._closed = False
 
     # Tools
 
@@ -120,8 +131,8 @@ class Surface:
         """Add one mount or several, all or none. Raises `InvalidValue` for what cannot be mounted."""
         self._config.add_file_mounts(mounts_of(file_mounts))
 
-    def get_file_mounts(self) -> list[FileMount | mounts.FileMount]:
-        """Return the mounts, in order, without the workspace root."""
+    def get_file_mounts(self) -> list[FileMount]:
+        """Return the mounts, in order, without the workspace root. Each can be given again as it is."""
         return [shown_mount(mount) for mount in self._config.get_file_mounts()]
 
     def remove_file_mount(self, mount_path: str) -> None:
@@ -140,10 +151,10 @@ class Surface:
 
     def add_allowed_domains(self, domains: DomainInputs) -> None:
         """Add one target or several, all or none. Raises `InvalidValue` for what is none."""
-        self._config.add_allowed_domains(domains)
+        self._config.add_allowed_domains(domains_of(domains))
 
-    def get_allowed_domains(self) -> list[AllowedDomain | domains.AllowedDomain]:
-        """Return the targets that programs may reach, in order."""
+    def get_allowed_domains(self) -> list[AllowedDomain]:
+        """Return the targets that programs may reach, in order. Each can be given again as it is."""
         return [shown_domain(domain) for domain in self._config.get_allowed_domains()]
 
     def remove_allowed_domain(self, domain: str) -> None:
@@ -179,12 +190,15 @@ class Surface:
 
     async def close(self) -> None:
         """End what runs, as `CANCELLED`, and close the sandboxes and the MCP servers that were connected here."""
+        self._closed = True
         connected, self._connected = self._connected, []
         await self._runner.close()
         for server in connected:
             await server.close()
 
     async def __aenter__(self) -> Self:
+        if self._closed:
+            raise InvalidValue(f"this {type(self).__name__} was closed, and cannot be opened again: make a new one")
         await self._connect()
         return self
 
@@ -203,8 +217,20 @@ class Surface:
             await learn_types(given)
 
 
+_BY_NAME = ("tools", "approval_mode", "workspace_root", "file_mounts", "allowed_domains", "tool_name")
+
+
+def _check_names(options: ProviderOptions) -> None:
+    known = (*_BY_NAME, *sorted(ProviderOptions.__optional_keys__))
+    for name in options:
+        if name not in known:
+            meant = suggestion(name, known)
+            question = f"; did you mean {meant!r}?" if meant else "."
+            raise TypeError(f"there is no argument {name!r}{question} There are: {', '.join(known)}")
+
+
 def _of_the_core(options: ProviderOptions) -> CodeActOptions:
-    own = {"result_format", "approval_timeout"}
+    own = {"result_format", "approval_timeout", "most_environments"}
     return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
 
 

@@ -1,0 +1,57 @@
+"""`execute_code` as a tool that stands alone: described, changed, called, and kept apart by conversations."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
+
+from actbox.integrations.agent_framework import LinuxExecuteCodeTool
+from tests.integrations.af_scripted import ScriptedClient, agent_of, code
+
+
+def total(prices: list[float]) -> float:
+    """Add up."""
+    return sum(prices)
+
+
+async def test_the_tool_that_stands_alone_describes_itself_and_follows_changes() -> None:
+    async with LinuxExecuteCodeTool(tools=[total]) as alone:
+        assert "def total(prices: list[float]) -> float:" in alone.description
+        assert "total" in alone.build_instructions(tools_visible_to_model=True)
+        assert "prices: list[float]" in alone.build_instructions(tools_visible_to_model=False)
+        client = ScriptedClient([code("total([1, 2])")], ["done"])
+        await agent_of(client, tools=[alone]).run("go")
+        assert "3" in client.read()
+        kept = alone.create_run_tool()
+        alone.clear_tools()
+        assert "total" not in alone.description
+        assert "total" in kept.description
+        assert "3" in (await kept.invoke(arguments={"code": "total([1, 2])"}))[0].text
+        assert "NameError" in (await alone.invoke(arguments={"code": "total([1, 2])"}))[0].text
+        assert json.loads(json.dumps(alone.build_serializable_state()))["tool_names"] == []
+
+
+async def test_the_tool_that_stands_alone_can_be_called_by_the_host_itself() -> None:
+    async with LinuxExecuteCodeTool(tools=[total]) as alone:
+        contents = await alone.invoke(arguments={"code": "total([1, 2.5])"})
+        assert [item.type for item in contents] == ["text"]
+        assert "3.5" in contents[0].text
+        assert "nothing" in (await alone.invoke(arguments={"code": None}))[0].text
+
+
+async def test_the_tool_that_stands_alone_serialises_and_keeps_its_parameters() -> None:
+    alone = LinuxExecuteCodeTool(tools=[total])
+    document = json.loads(json.dumps(alone.to_dict()))
+    assert document["name"] == "execute_code"
+    assert "total" in document["description"]
+    with pytest.raises(AttributeError, match="cannot be set"):
+        alone.description = "mine"
+
+
+async def test_the_tool_that_stands_alone_is_called_as_the_framework_calls_functions() -> None:
+    async with LinuxExecuteCodeTool(tools=[total]) as alone:
+        contents = await alone(code="total([1, 2.5])")
+    assert "3.5" in contents[0].text
