@@ -1,4 +1,4 @@
-"""Every code block of the pages on CodeAct is run, and every link in them leads somewhere."""
+"""Every code block of the pages on CodeAct and Agent Framework is run, and every link in them leads somewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.code_blocks import Block, blocks_of, check_python
 from tests.conftest import engine_check
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs" / "codeact").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs" / "codeact").glob("*.md")), ROOT / "docs" / "agent-framework.md"]
 BLOCKS = [(page, block) for page in PAGES for block in blocks_of(page) if block.language]  # a drawing has none
 
 
@@ -24,6 +24,8 @@ def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Pat
     assert block.language == "python", f"{page.name} has a block that nobody runs: {block.code}"
     if "agent_framework" in block.code and importlib.util.find_spec("agent_framework") is None:
         pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")
+    if "agent_framework.openai" in block.code and importlib.util.find_spec("agent_framework_openai") is None:
+        pytest.skip("the framework's clients for OpenAI are not installed: pip install agent-framework-openai")
     if "static_check" in block.code and importlib.util.find_spec("ty") is None:
         pytest.skip("no type checker is installed: pip install 'actbox[typecheck]'")
     check_python(block, tmp_path, ROOT / "examples" / "agent_framework")
@@ -37,4 +39,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_first_page_leads_to_all_others() -> None:
     first = (ROOT / "docs" / "codeact" / "README.md").read_text()
-    assert all(f"]({page.name})" in first for page in PAGES if page.name != "README.md")
+    assert all(f"]({page.name})" in first for page in PAGES[1:-1])
+    assert "](../agent-framework.md)" in first

@@ -29,7 +29,7 @@ def an_isolated_engine() -> None:
 
 @pytest.mark.parametrize("block", PYTHON, ids=[f"line {block.line}" for block in PYTHON])
 def test_a_python_block_prints_what_its_comments_say(block: Block, tmp_path: Path) -> None:
-    check_python(block, tmp_path, README.parent / "examples" / "agent_framework")
+    check_python(block, tmp_path)
 
 
 @pytest.mark.parametrize(
