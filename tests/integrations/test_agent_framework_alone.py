@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
+from agent_framework import AgentSession
+
 from actbox.integrations.agent_framework import LinuxExecuteCodeTool
 from tests.integrations.af_scripted import ScriptedClient, agent_of, code
 
@@ -55,3 +57,35 @@ async def test_the_tool_that_stands_alone_is_called_as_the_framework_calls_funct
     async with LinuxExecuteCodeTool(tools=[total]) as alone:
         contents = await alone(code="total([1, 2.5])")
     assert "3.5" in contents[0].text
+
+
+@pytest.mark.parametrize("clear_output", [False, True])
+async def test_files_stay_in_a_session_and_the_description_says_when(clear_output: bool) -> None:
+    write, look = "open('kept.txt', 'w').write('x')", "import os; os.path.exists('kept.txt')"
+    async with LinuxExecuteCodeTool(file_surface=True, clear_output=clear_output) as alone:
+        said = "In a session, files in /workspace stay"
+        assert said in alone.description
+        assert "Without one each call has files of its own." in alone.description
+        assert said in alone.build_instructions(tools_visible_to_model=True)
+        assert said in alone.create_run_tool().description
+        found: list[str] = []
+        for session in (AgentSession(), None):
+            client = ScriptedClient([code(write)], [code(look, "call-2")], ["done"])
+            await agent_of(client, tools=[alone]).run("go", session=session)
+            found.append(client.read())
+        # Two runs without a session may be two conversations.
+        client = ScriptedClient([code(look)], ["done"])
+        await agent_of(client, tools=[alone]).run("go")
+    assert ["True" in text for text in (*found, client.read())] == [True, False, False]
+
+
+async def test_without_files_nothing_is_said_of_sessions() -> None:
+    async with LinuxExecuteCodeTool() as alone:
+        assert "session" not in alone.description
+
+
+async def test_calls_without_a_session_leave_no_sandbox_behind() -> None:
+    async with LinuxExecuteCodeTool(file_surface=True) as alone:
+        for _ in range(2):
+            await alone(code="1")
+        assert not alone._runner._environments._kept

@@ -46,26 +46,27 @@ def instructions(run: FrozenRun) -> str:
     )
 
 
-def description(run: FrozenRun) -> str:
-    """Return the whole description of `execute_code`."""
-    return _joined(_purpose(run), _rules(run), _tools(run))
+def description(run: FrozenRun, *, with_session: bool = True) -> str:
+    """Return the whole description of `execute_code`. Without `with_session` files stay where there is a session."""
+    return _joined(_purpose(run), _rules(run, with_session), _tools(run))
 
 
-def whole_instructions(run: FrozenRun, *, tools_visible_to_model: bool) -> str:
+def whole_instructions(run: FrozenRun, *, tools_visible_to_model: bool, with_session: bool = True) -> str:
     """Return instructions that say all that the description says, for an agent that is put together by hand."""
+    rules = _rules(run, with_session)
     if not len(run.toolset):
-        return _joined(instructions(run), _rules(run))
+        return _joined(instructions(run), rules)
     if run.listing is not None:
-        return _joined(instructions(run), _rules(run), _tools(run))
+        return _joined(instructions(run), rules, _tools(run))
     if tools_visible_to_model:
         called = "\n".join(f"- {_short(tool, run.toolset.aliases[tool.name])}" for tool in run.own_tools)
         tools = (
             f"Programs can call these of your tools as functions. Call one directly where a single call is all that you"
             f" need, and in a program of `{run.tool_name}` where several go together.\n\n{called}"
         )
-        return _joined(instructions(run), _rules(run), tools, _how(run))
+        return _joined(instructions(run), rules, tools, _how(run))
     only = f"The functions below can be called in programs only; you reach them by `{run.tool_name}`."
-    return _joined(instructions(run), only, _rules(run), _tools(run))
+    return _joined(instructions(run), only, rules, _tools(run))
 
 
 def _purpose(run: FrozenRun) -> str:
@@ -80,9 +81,9 @@ def _purpose(run: FrozenRun) -> str:
     )
 
 
-def _rules(run: FrozenRun) -> str:
+def _rules(run: FrozenRun, with_session: bool) -> str:
     limits = run.policy.limits
-    lines = [run.settings.about, _freshness(run), *_files(run), _network(run.policy.domains)]
+    lines = [run.settings.about, _freshness(run, with_session), *_files(run), _network(run.policy.domains)]
     calls = f", {limits.tool_calls:,} calls of functions" if len(run.toolset) else ""
     lines.append(
         f"Limits of one program: {counted(float(limits.wall_seconds), 'second')},"
@@ -92,12 +93,14 @@ def _rules(run: FrozenRun) -> str:
     return "\n".join(f"- {line}" for line in lines if line)
 
 
-def _freshness(run: FrozenRun) -> str:
+def _freshness(run: FrozenRun, with_session: bool) -> str:
     kept = ""
     if run.file_surface:
-        kept = " Files in /workspace stay" + (
-            ", but /output is emptied first." if run.settings.clear_output else ", and so do those in /output."
-        )
+        output = ", but /output is emptied first." if run.settings.clear_output else ", and so do those in /output."
+        if with_session:
+            kept = f" Files in /workspace stay{output}"
+        else:
+            kept = f" In a session, files in /workspace stay{output} Without one each call has files of its own."
     return f"Each call starts fresh: nothing in memory is left of an earlier one.{kept}"
 
 

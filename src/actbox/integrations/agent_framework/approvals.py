@@ -30,7 +30,7 @@ import json
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Container, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,6 +45,7 @@ from actbox.tools import ApprovalDecision
 
 from .asked_runs import AskedRuns, Mark, made_in
 from .invocation import Invocation
+from .scope import Scope
 
 ABOUT: Final = "actbox"
 """The additional property of a request that says what is asked."""
@@ -120,7 +121,7 @@ class Questions:
         this: Occurrence,
         invocation: Invocation,
         *,
-        scope: str,
+        scope: Scope,
         state: MutableMapping[str, Any],
     ) -> CodeActOutcome | None:
         """Run a program, or go on with one that has asked; `None` where it asks now, and `this.question` is set.
@@ -137,9 +138,11 @@ class Questions:
             if approved is None:
                 this.question = _request(self._about_changed(run), arguments, this, run.tool_name)
                 return None
-            came = await self._runner.execute(approved, arguments, scope=scope, call_id=this.id)
+            came = await self._runner.execute(
+                approved, arguments, scope=scope.name, call_id=this.id, lasting=scope.lasting
+            )
         elif known is None and answered is None:
-            came = await self._runner.execute(run, arguments, scope=scope, call_id=this.id)
+            came = await self._runner.execute(run, arguments, scope=scope.name, call_id=this.id, lasting=scope.lasting)
         elif known is not None and (this.answer is None or answered not in (None, known.about["question"])):
             this.question = _request(known.about, arguments, this, run.tool_name)
             return None
@@ -149,7 +152,13 @@ class Questions:
             decision = ApprovalDecision(this.answer.approved is True)
             begun = None if known is None else known.about["what"] == "call"
             came = await self._runner.answer(
-                run, arguments, scope=scope, call_id=this.id, decision=decision, begun=begun
+                run,
+                arguments,
+                scope=scope.name,
+                call_id=this.id,
+                decision=decision,
+                begun=begun,
+                lasting=scope.lasting,
             )
         # The tool calls of a program belong to the invocation that began it.
         began = invocation if known is None or known.began is None else known.began
@@ -178,26 +187,40 @@ class Questions:
 
         Further questions of it are refused too. `None` for an answer to no question of these.
         """
-        call = answer.function_call
-        name = answer.id or "" if call is None or call.id is None else call.id
+        name = occurrence_of(answer)
         known = self._find(name, state)
         if known is None or _question_of(answer) not in (None, known.about["question"]):
             return None
         self._forget(name, state)
-        if known.about["what"] == "run" or not self._runner.is_waiting(scope=known.scope, call_id=name):
-            self._runner.withdraw(scope=known.scope, call_id=name)
+        scope = known.scope.name
+        if known.about["what"] == "run" or not self._runner.is_waiting(scope=scope, call_id=name):
+            self._runner.withdraw(scope=scope, call_id=name)
             return None
         decision = ApprovalDecision(False, "the user refused it")
         came: CodeActOutcome | ApprovalNeeded | None = None
         while not isinstance(came, CodeActOutcome):
-            came = await self._runner.answer(run, known.arguments, scope=known.scope, call_id=name, decision=decision)
+            came = await self._runner.answer(run, known.arguments, scope=scope, call_id=name, decision=decision)
         return came
+
+    def ended(self, state: MutableMapping[str, Any], *, but: Container[str]) -> dict[str, CodeActOutcome]:
+        """Return, once, what came of programs that have ended since nobody answered them in time, by occurrence.
+
+        `but` are the occurrences to which an answer has just come.
+        """
+        found: dict[str, CodeActOutcome] = {}
+        for name in [name for name in state.get(ASKED, {}) if name not in but]:
+            known = self._find(name, state)
+            came = None if known is None else self._runner.ended(scope=known.scope.name, call_id=name)
+            if came is not None:
+                found[name] = came
+                self._forget(name, state)
+        return found
 
     def _find(self, name: str, state: Mapping[str, Any]) -> _Asked | None:
         with self._lock:
             there = self._asked.get(name)
         if there is None and name in (kept := state.get(ASKED, {})):
-            return _Asked(kept[name]["about"], kept[name]["scope"])  # of a process that has ended
+            return _Asked(kept[name]["about"], Scope(kept[name]["scope"], True))  # of a process that has ended
         return there
 
     def _remember(self, name: str, asked: _Asked, state: MutableMapping[str, Any]) -> None:
@@ -208,7 +231,7 @@ class Questions:
                 self._asked.popitem(last=False)
         kept = {**state.get(ASKED, {})}
         kept.pop(name, None)
-        kept[name] = {"about": asked.about, "scope": asked.scope}
+        kept[name] = {"about": asked.about, "scope": asked.scope.name}
         state[ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
 
     def _forget(self, name: str, state: MutableMapping[str, Any]) -> None:
@@ -226,7 +249,7 @@ class _Asked:
     """A question that was handed to the framework. `arguments` and `began` are known to the process that asked only."""
 
     about: Mapping[str, Any]
-    scope: str
+    scope: Scope
     arguments: Any = None
     began: Invocation | None = None
 
@@ -273,6 +296,12 @@ def _mark_in(answer: Content) -> Mark | None:
     about = answer.additional_properties.get(ABOUT)
     mark = about.get(_RUN) if isinstance(about, Mapping) else None
     return mark if isinstance(mark, Mapping) else None
+
+
+def occurrence_of(answer: Content) -> str:
+    """Return the id of the occurrence that an answer is to."""
+    call = answer.function_call
+    return answer.id or "" if call is None or call.id is None else call.id
 
 
 def _question_of(answer: Content) -> str | None:

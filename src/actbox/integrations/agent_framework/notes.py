@@ -4,7 +4,8 @@ It is added to what a chat client is sent, and never to a history: a message of 
 the whole conversation, or between a call and its result, which model services refuse. What is there already stays as it
 is to the byte, so that a cached prompt goes on to count.
 
-* That tools have changed is the last message of each request of a run.
+* That tools have changed is the last message of each request of a run. So is what came of a program that waited until
+  nobody could answer it any more: the framework leaves its call out of the conversation, and the state keeps it.
 * The framework answers a refused call of `execute_code` with one sentence of its own, and keeps that in its history.
   What came of the program is kept in the provider's state, and is added to that sentence: in the run of the refusal and
   in every later one, also after the session was stored.
@@ -13,7 +14,7 @@ is to the byte, so that a cached prompt goes on to count.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final
 
 from agent_framework import ChatContext, ChatMiddleware, Content, Message
@@ -31,20 +32,42 @@ MOST_CHARACTERS: Final = 4000
 """How many refused calls of one session are kept, the latest, and how much of what came of each."""
 
 
-def keep(answer: Content, came: CodeActOutcome, run: FrozenRun, state: MutableMapping[str, Any]) -> None:
+UNSEEN: Final = "unseen"
+"""Where the state has what came of programs that nobody answered in time, by the same id."""
+
+MOST_UNSEEN: Final = 10
+
+
+def keep_refused(answer: Content, came: CodeActOutcome, run: FrozenRun, state: MutableMapping[str, Any]) -> None:
     """Keep what came of the program whose question this answer refuses."""
     call = answer.function_call
     assert call is not None
-    told = {"call_id": call.call_id, "text": _story(came, run)}
+    told = {"call_id": call.call_id, "text": _story(_REFUSED, came, run)}
     state[REFUSED] = dict(list({**state.get(REFUSED, {}), str(call.id): told}.items())[-MOST_KEPT:])
+
+
+def keep_unseen(name: str, came: CodeActOutcome, run: FrozenRun, state: MutableMapping[str, Any]) -> None:
+    """Keep what came of a program that ended before anybody answered it."""
+    unseen = {**state.get(UNSEEN, {}), name: _story(_UNSEEN, came, run)}
+    state[UNSEEN] = dict(list(unseen.items())[-MOST_UNSEEN:])
+
+
+def forget_unseen(names: Iterable[str], state: MutableMapping[str, Any]) -> None:
+    """Forget programs of which the model reads in the answer to their call."""
+    left = {name: told for name, told in state.get(UNSEEN, {}).items() if name not in set(names)}
+    if left:
+        state[UNSEEN] = left
+    else:
+        state.pop(UNSEEN, None)
 
 
 class Notes(ChatMiddleware):
     """Adds to each request of a run what the model has to be told."""
 
-    def __init__(self, *, changes: str, refused: Mapping[str, Mapping[str, str]]) -> None:
-        self._changes = changes
-        self._refused = dict(refused)
+    def __init__(self, changes: str, state: Mapping[str, Any]) -> None:
+        """`changes` says which tools have changed."""
+        self._last = "\n\n".join([*state.get(UNSEEN, {}).values(), *([changes] if changes else [])])
+        self._refused: dict[str, Mapping[str, str]] = dict(state.get(REFUSED, {}))
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send the messages with what is to be told; those of the history stay as they are."""
@@ -56,8 +79,8 @@ class Notes(ChatMiddleware):
                 changed.contents = contents
                 message = context.record_message_replacement(changed, message)
             messages.append(message)
-        if self._changes:
-            messages.append(Message("user", [self._changes]))
+        if self._last:
+            messages.append(Message("user", [self._last]))
         context.messages = messages
         await call_next()
 
@@ -79,11 +102,18 @@ class Notes(ChatMiddleware):
         return same[-1] if same else None
 
 
-def _story(came: CodeActOutcome, run: FrozenRun) -> str:
-    told = (
-        f"The program of {run.tool_name} had begun by then. It was told of the refusal, and ran to its end. What it did"
-        f" before and after is done; this is what came of it:\n\n{cut(came.text, MOST_CHARACTERS)}"
-    )
+_REFUSED: Final = (
+    "The program of {name} had begun by then. It was told of the refusal, and ran to its end. What it did before and"
+    " after is done; this is what came of it:"
+)
+_UNSEEN: Final = (
+    "A program of {name} that was sent earlier waited for approval, which nobody gave in time. It was told so, and ran"
+    " to its end. What it did is done; this is what came of it:"
+)
+
+
+def _story(how: str, came: CodeActOutcome, run: FrozenRun) -> str:
+    told = f"{how.format(name=run.tool_name)}\n\n{cut(came.text, MOST_CHARACTERS)}"
     if not came.artifacts:
         return told
     names = cut(", ".join(str(OUTPUT / artifact.name) for artifact in came.artifacts), MOST_CHARACTERS // 4)

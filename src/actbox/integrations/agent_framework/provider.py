@@ -14,13 +14,14 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .approvals import ASKED, ApprovalGate, Questions, occurrence
+from .approvals import ASKED, ApprovalGate, Questions, occurrence, occurrence_of
 from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
-from .notes import REFUSED, Notes, keep
+from .notes import REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen
 from .results import Answer, answer_of
-from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools, scope_of
+from .scope import Scope
+from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
 
 class EngineProvider(Surface, ContextProvider):
@@ -58,6 +59,7 @@ class EngineProvider(Surface, ContextProvider):
             **options,
         )
         self._questions = Questions(self._runner)
+        self._mark = f"actbox {self.source_id}"
 
     async def before_run(
         self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
@@ -74,11 +76,12 @@ class EngineProvider(Surface, ContextProvider):
                 f" {type(self).__name__} a tool_name of its own, and a source_id"
             )
         self._check_source_id(agent)
-        await self._end_what_was_refused(run, context, state)
-        kept = {name: state[name] for name in (ASKED, CALLS, REFUSED) if name in state}
+        await self._look_at_answers(run, context, state)
+        kept = {name: state[name] for name in (ASKED, CALLS, REFUSED, UNSEEN) if name in state}
         state.clear()
         state.update(run.state(), **kept)
-        scope = scope_of(session)
+        scope = Scope.of(session)
+        context.metadata[self._mark] = scope
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
@@ -87,9 +90,16 @@ class EngineProvider(Surface, ContextProvider):
         if run.approval == "always_require":
             witness = Witness(run.tool_name, self._questions.runs.mark_of(run), state)
             context.extend_middleware(self.source_id, [witness])
-        if run.changes or REFUSED in state:
-            notes = Notes(changes=run.changes, refused=state.get(REFUSED, {}))
-            context.extend_middleware(self.source_id, [notes])
+        if run.changes or REFUSED in state or UNSEEN in state:
+            context.extend_middleware(self.source_id, [Notes(run.changes, state)])
+
+    async def after_run(
+        self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Close early what a run without a session had; where this is not called, it makes room when room is needed."""
+        scope = context.metadata.pop(self._mark, None)
+        if isinstance(scope, Scope):
+            await self._leave(scope)
 
     def _check_source_id(self, agent: Any) -> None:
         """Raise `InvalidValue` where a provider that comes before has this one's state."""
@@ -100,7 +110,7 @@ class EngineProvider(Surface, ContextProvider):
                     f" the state of each: give {type(self).__name__} a source_id of its own, such as 'ledger'"
                 )
 
-    def _tool_for(self, run: FrozenRun, scope: str, state: MutableMapping[str, Any]) -> ExecuteCode:
+    def _tool_for(self, run: FrozenRun, scope: Scope, state: MutableMapping[str, Any]) -> ExecuteCode:
         async def call(arguments: Any, invocation: Invocation) -> Answer:
             this = occurrence.get()
             if this is not None:
@@ -118,12 +128,20 @@ class EngineProvider(Surface, ContextProvider):
             schema=run.input_schema,
         )
 
-    async def _end_what_was_refused(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
-        """Have programs end whose questions were refused, and keep what came of them."""
-        for message in context.input_messages:
-            for content in message.contents:
-                if content.type != "function_approval_response" or content.approved is True:
-                    continue
-                came = await self._questions.refuse(content, run, state)
+    async def _look_at_answers(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
+        """Have programs end whose questions were refused, and keep what the model has not read of what came of any."""
+        answers = [
+            content
+            for message in context.input_messages
+            for content in message.contents
+            if content.type == "function_approval_response"
+        ]
+        for answer in answers:
+            if answer.approved is not True:
+                came = await self._questions.refuse(answer, run, state)
                 if came is not None:
-                    keep(content, came, run, state)
+                    keep_refused(answer, came, run, state)
+        answered = {occurrence_of(answer) for answer in answers}
+        for name, came in self._questions.ended(state, but=answered).items():
+            keep_unseen(name, came, run, state)
+        forget_unseen(answered, state)

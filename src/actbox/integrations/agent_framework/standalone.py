@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Unpack
 
+from actbox.codeact import describing
 from actbox.codeact.frozen import INPUT_SCHEMA, FrozenRun
 from actbox.codeact.identity import new_serial
 from actbox.codeact.instructions import EXECUTE_CODE
@@ -18,7 +19,8 @@ from .engine_options import HyperlightGuest, monty_limits
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import Answer
-from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools, scope_of
+from .scope import Scope
+from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
 _NOTHING: Final[Mapping[int, FrozenRun]] = MappingProxyType({})
 
@@ -74,7 +76,7 @@ class EngineTool(Surface, ExecuteCode):
     @property
     def description(self) -> str:
         """What a model reads of the tool now; it suffices without instructions."""
-        return self._config.freeze().description
+        return _description(self._config.freeze())
 
     @description.setter
     def description(self, value: str) -> None:
@@ -103,7 +105,8 @@ class EngineTool(Surface, ExecuteCode):
         Where the model can also call the tools directly, they are only named with their parameters; else they are
         spelled out.
         """
-        return self._config.freeze().build_instructions(tools_visible_to_model=tools_visible_to_model)
+        run = self._config.freeze()
+        return describing.whole_instructions(run, tools_visible_to_model=tools_visible_to_model, with_session=False)
 
     def build_serializable_state(self) -> dict[str, Any]:
         """Return as JSON data what programs may use now."""
@@ -114,12 +117,12 @@ class EngineTool(Surface, ExecuteCode):
         run = self._config.freeze()
 
         async def call(arguments: Any, invocation: Invocation) -> Answer:
-            return await self._execute(run, arguments, invocation, scope_of(invocation.session))
+            return await self._once(run, arguments, invocation)
 
         return ExecuteCode(
             call,
             name=run.tool_name,
-            description=run.description,
+            description=_description(run),
             approval_mode=run.approval,
             schema=run.input_schema,
         )
@@ -135,7 +138,18 @@ class EngineTool(Surface, ExecuteCode):
         decided = _decided.get().get(self._serial)
         if decided is not None and decided.approval == "never_require" and run.approval == "always_require":
             run = decided  # a tool that requires approval came after nobody was asked: it is for the next call
-        return await self._execute(run, arguments, invocation, scope_of(invocation.session))
+        return await self._once(run, arguments, invocation)
+
+    async def _once(self, run: FrozenRun, arguments: Any, invocation: Invocation) -> Answer:
+        scope = Scope.of(invocation.session)
+        try:
+            return await self._execute(run, arguments, invocation, scope)
+        finally:
+            await self._leave(scope)
+
+
+def _description(run: FrozenRun) -> str:
+    return describing.description(run, with_session=False)  # whether there is one is known when it is called
 
 
 class LinuxExecuteCodeTool(EngineTool):

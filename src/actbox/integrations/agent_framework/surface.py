@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias, Unpack, cast, get_args
 
-from agent_framework import AgentSession, FunctionTool
+from agent_framework import FunctionTool
 
 from actbox.codeact.config import CodeActConfig
 from actbox.codeact.environments import MOST_ENVIRONMENTS
@@ -34,6 +33,7 @@ from .forms import (
 from .invocation import Invocation
 from .mcp_servers import McpServer, learn_types
 from .results import Answer, ResultFormat, answer_of, not_asked
+from .scope import Scope
 from .tools import entry_of, tools_in
 
 Tools: TypeAlias = FunctionTool | Tool | McpServer | Callable[..., Any]
@@ -177,14 +177,21 @@ class Surface:
 
     # Calls
 
-    async def _execute(self, run: FrozenRun, arguments: Any, invocation: Invocation, scope: str) -> Answer:
+    async def _execute(self, run: FrozenRun, arguments: Any, invocation: Invocation, scope: Scope) -> Answer:
         """Run a program where nobody can be asked. Raises what one of its tools raised to end the agent's run."""
-        came = await self._runner.execute(run, arguments, scope=scope, call_id=invocation.call_id)
+        came = await self._runner.execute(
+            run, arguments, scope=scope.name, call_id=invocation.call_id, lasting=scope.lasting
+        )
         invocation.check()
         if isinstance(came, ApprovalNeeded):
-            self._runner.withdraw(scope=scope, call_id=invocation.call_id)
+            self._runner.withdraw(scope=scope.name, call_id=invocation.call_id)
             return not_asked(came)
         return answer_of(came, self._result_format)
+
+    async def _leave(self, scope: Scope) -> None:
+        """Close what a scope has that is not used again."""
+        if not scope.lasting:
+            await self._runner.leave(scope=scope.name)
 
     # Life
 
@@ -232,8 +239,3 @@ def _check_names(options: ProviderOptions) -> None:
 def _of_the_core(options: ProviderOptions) -> CodeActOptions:
     own = {"result_format", "approval_timeout", "most_environments"}
     return cast(CodeActOptions, {name: value for name, value in options.items() if name not in own})
-
-
-def scope_of(session: AgentSession | None) -> str:
-    """Return whose files programs see: those of their conversation, and without one nobody else's."""
-    return uuid.uuid4().hex if session is None else session.session_id

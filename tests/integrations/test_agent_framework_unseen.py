@@ -1,0 +1,85 @@
+"""What a program did whose question nobody answered in time is told to the model in the next turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
+
+from agent_framework import AgentSession
+
+from actbox.integrations.agent_framework import LinuxCodeActProvider
+from tests.integrations.af_payments import Conversation, Ledger, payment_tools
+from tests.integrations.af_scripted import answers, code, run_program
+
+PROGRAM = "look('a')\ntry:\n    pay('b')\nexcept ToolError as error:\n    print('was told:', error)\nlook('c')"
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return []
+
+
+@pytest.fixture(params=["whole", "streamed"])
+def streams(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "streamed")
+
+
+def nested(ledger: Ledger) -> Any:
+    return LinuxCodeActProvider(tools=payment_tools(ledger), approval_style="nested", approval_timeout=0.05)
+
+
+async def ended(ledger: Ledger) -> None:
+    while "looked at c" not in ledger:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)  # until the program has ended after its last call
+
+
+async def test_the_model_reads_of_it_in_the_next_turns_and_after_a_restart(ledger: Ledger, streams: bool) -> None:
+    async with nested(ledger) as codeact:
+        talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], streams=streams)
+        await talk.say("go")
+        await ended(ledger)
+        for said in ("second", "third"):
+            assert (await talk.say("go on")).text == said
+            last = talk.client.messages[-1][-1]
+            assert last.role == "user"
+            for part in ("nobody gave in time", "was told: the call of 'pay' was not approved in time", 'look({"name"'):
+                assert part in last.text
+        assert talk.session is not None
+        kept = json.loads(json.dumps(talk.session.to_dict()))
+    assert "nobody gave in time" not in json.dumps(kept["state"]["in_memory"])
+    async with nested(ledger) as codeact:
+        later = Conversation(codeact, ["fourth"], streams=streams)
+        later.session = AgentSession.from_dict(kept)
+        await later.say("and on")
+    assert "nobody gave in time" in later.client.messages[-1][-1].text
+    assert ledger == ["looked at a", "looked at c"]
+
+
+async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_again(ledger: Ledger) -> None:
+    async with nested(ledger) as codeact:
+        talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
+        asked = await talk.say("go")
+        await ended(ledger)
+        await talk.say("go on")
+        await talk.say(answers(asked))
+        assert "nothing was run again" in talk.client.read()
+        assert "nobody gave in time" not in talk.client.messages[-1][-1].text
+        await talk.say("and on")
+    assert "nobody gave in time" not in str([message.text for message in talk.client.messages[-1]])
+    assert ledger == ["looked at a", "looked at c"]
+
+
+async def test_runs_without_a_session_push_no_conversations_files_out() -> None:
+    session = AgentSession()
+    async with LinuxCodeActProvider(file_surface=True, most_environments=1) as codeact:
+        await run_program(codeact, "open('kept.txt', 'w').write('x')", session=session)
+        for _ in range(3):
+            await run_program(codeact, "open('kept.txt', 'w').write('y')")
+        assert len(codeact._runner._environments._kept) == 1
+        assert "x" in (await run_program(codeact, "print(open('kept.txt').read())", session=session)).read()
