@@ -84,8 +84,13 @@ async def test_without_files_nothing_is_said_of_sessions() -> None:
         assert "session" not in alone.description
 
 
-async def test_calls_without_a_session_leave_no_sandbox_behind() -> None:
-    async with LinuxExecuteCodeTool(file_surface=True) as alone:
-        for _ in range(2):
-            await alone(code="1")
-        assert not alone._runner._environments._kept
+async def test_calls_without_a_session_leave_no_sandbox_behind_and_push_none_out() -> None:
+    session = AgentSession()
+    async with LinuxExecuteCodeTool(file_surface=True, most_environments=1) as alone:
+        for program, given in (("open('kept.txt', 'w').write('seen again')", session), ("1", None), ("2", None)):
+            client = ScriptedClient([code(program)], ["done"])
+            await agent_of(client, tools=[alone]).run("go", session=given)
+        assert len(alone._runner._environments._kept) == 1
+        client = ScriptedClient([code("print(open('kept.txt').read())")], ["done"])
+        await agent_of(client, tools=[alone]).run("go", session=session)
+    assert "seen again" in client.read()

@@ -14,7 +14,7 @@ from agent_framework import AgentSession
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_payments import Conversation, Ledger, payment_tools
-from tests.integrations.af_scripted import answers, code, run_program
+from tests.integrations.af_scripted import answers, code
 
 PROGRAM = "look('a')\ntry:\n    pay('b')\nexcept ToolError as error:\n    print('was told:', error)\nlook('c')"
 
@@ -73,13 +73,3 @@ async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_
         await talk.say("and on")
     assert "nobody gave in time" not in str([message.text for message in talk.client.messages[-1]])
     assert ledger == ["looked at a", "looked at c"]
-
-
-async def test_runs_without_a_session_push_no_conversations_files_out() -> None:
-    session = AgentSession()
-    async with LinuxCodeActProvider(file_surface=True, most_environments=1) as codeact:
-        await run_program(codeact, "open('kept.txt', 'w').write('x')", session=session)
-        for _ in range(3):
-            await run_program(codeact, "open('kept.txt', 'w').write('y')")
-        assert len(codeact._runner._environments._kept) == 1
-        assert "x" in (await run_program(codeact, "print(open('kept.txt').read())", session=session)).read()

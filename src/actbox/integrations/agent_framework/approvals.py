@@ -41,6 +41,7 @@ from agent_framework.exceptions import UserInputRequiredException
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
+from actbox.content.render import cut
 from actbox.tools import ApprovalDecision
 
 from .asked_runs import AskedRuns, Mark, made_in
@@ -54,8 +55,14 @@ MOST_REMEMBERED: Final = 1000
 MOST_IN_STATE: Final = 100
 """Questions without an answer that are kept in this process, and in the state of one session: the latest."""
 
+MOST_SHOWN: Final = 20_000
+MOST_OF_A_LINE: Final = 500
+"""Characters of JSON of a call's arguments that a question has, and of each line of its excerpt."""
+
 ASKED: Final = "asked"
 """Where the state has the questions that wait."""
+_IN_STATE: Final = ("question", "what", "reason", "code_hash")
+"""What it has of each; all of it is in the framework's own request."""
 
 
 _RUN: Final = "run"
@@ -66,9 +73,11 @@ _RUN: Final = "run"
 class Occurrence:
     """One call of `execute_code` as the framework knows it: what a model sent once, and an answer that came to it.
 
+    `tool` is the one that is called: an agent that a program calls as a tool has another, in the same context.
     `question` is set where the call has to wait for an answer.
     """
 
+    tool: FunctionTool
     id: str
     call_id: str
     answer: Content | None = None
@@ -91,6 +100,7 @@ class ApprovalGate(FunctionMiddleware):
             return
         call_id = str(context.metadata.get("call_id", ""))
         this = Occurrence(
+            tool=self._tool,
             id=str(context.metadata.get("function_call_occurrence_id", call_id)),
             call_id=call_id,
             answer=context.metadata.get("approval_response"),
@@ -106,13 +116,18 @@ class ApprovalGate(FunctionMiddleware):
 
 
 class Questions:
-    """The questions of one provider that wait for the framework's answers, by the occurrence that asks."""
+    """The questions of one provider that wait for the framework's answers, by session and the occurrence that asks.
+
+    Ids of occurrences are the chat client's to give, and say nothing of whose they are. Only where a session is new,
+    and the framework lets an answer through all the same, since it was told not to check them, it counts for the
+    question that it names.
+    """
 
     def __init__(self, runner: CodeActRunner) -> None:
         self.runs = AskedRuns()
         self._runner = runner
         self._lock = threading.Lock()
-        self._asked: OrderedDict[str, _Asked] = OrderedDict()
+        self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
 
     async def go_on(
         self,
@@ -128,8 +143,9 @@ class Questions:
 
         Raises what one of the program's tools raised to end the agent's run.
         """
-        known = self._find(this.id, state)
         answered = None if this.answer is None else _question_of(this.answer)
+        known = self._find(scope, this.id, answered, state)
+        ran_in = scope
         came: CodeActOutcome | ApprovalNeeded
         if known is None and this.answer is not None and (answered is None or _mark_in(this.answer) is not None):
             # The program as a whole was approved.
@@ -148,26 +164,26 @@ class Questions:
             return None
         else:
             assert this.answer is not None
-            scope = scope if known is None else known.scope
+            ran_in = scope if known is None else known.scope
             decision = ApprovalDecision(this.answer.approved is True)
             begun = None if known is None else known.about["what"] == "call"
             came = await self._runner.answer(
                 run,
                 arguments,
-                scope=scope.name,
+                scope=ran_in.name,
                 call_id=this.id,
                 decision=decision,
                 begun=begun,
-                lasting=scope.lasting,
+                lasting=ran_in.lasting,
             )
         # The tool calls of a program belong to the invocation that began it.
         began = invocation if known is None or known.began is None else known.began
         if isinstance(came, CodeActOutcome):
-            self._forget(this.id, state)
+            self._forget(ran_in, this.id, state)
             began.check()
             return came
         about = _about(came)
-        self._remember(this.id, _Asked(about, scope, arguments, began), state)
+        self._remember(this.id, _Asked(about, ran_in, arguments, began), state)
         this.question = _request(about, arguments, this, run.tool_name)
         return None
 
@@ -177,66 +193,77 @@ class Questions:
             "question": uuid.uuid4().hex[:16],
             "what": "run",
             "reason": "what programs can call and use is not known to be as it was when this one was approved",
-            "tools": list(run.requiring),
+            "tools": list(run.toolset.requiring),
             "named": [],
             _RUN: dict(self.runs.mark_of(run)),
         }
 
-    async def refuse(self, answer: Content, run: FrozenRun, state: MutableMapping[str, Any]) -> CodeActOutcome | None:
+    async def refuse(
+        self, answer: Content, run: FrozenRun, scope: Scope, state: MutableMapping[str, Any]
+    ) -> CodeActOutcome | None:
         """Tell the program that was asked about that it was refused; return what came of it, if it had begun.
 
         Further questions of it are refused too. `None` for an answer to no question of these.
         """
         name = occurrence_of(answer)
-        known = self._find(name, state)
-        if known is None or _question_of(answer) not in (None, known.about["question"]):
+        answered = _question_of(answer)
+        known = self._find(scope, name, None, state)
+        if known is None or answered not in (None, known.about["question"]):
             return None
-        self._forget(name, state)
-        scope = known.scope.name
-        if known.about["what"] == "run" or not self._runner.is_waiting(scope=scope, call_id=name):
-            self._runner.withdraw(scope=scope, call_id=name)
+        self._forget(known.scope, name, state)
+        ran_in = known.scope.name
+        if known.about["what"] == "run" or not self._runner.is_waiting(scope=ran_in, call_id=name):
+            self._runner.withdraw(scope=ran_in, call_id=name)
             return None
         decision = ApprovalDecision(False, "the user refused it")
         came: CodeActOutcome | ApprovalNeeded | None = None
         while not isinstance(came, CodeActOutcome):
-            came = await self._runner.answer(run, known.arguments, scope=scope, call_id=name, decision=decision)
+            came = await self._runner.answer(run, known.arguments, scope=ran_in, call_id=name, decision=decision)
         return came
 
-    def ended(self, state: MutableMapping[str, Any], *, but: Container[str]) -> dict[str, CodeActOutcome]:
+    def ended(self, scope: Scope, state: MutableMapping[str, Any], *, but: Container[str]) -> dict[str, CodeActOutcome]:
         """Return, once, what came of programs that have ended since nobody answered them in time, by occurrence.
 
         `but` are the occurrences to which an answer has just come.
         """
         found: dict[str, CodeActOutcome] = {}
         for name in [name for name in state.get(ASKED, {}) if name not in but]:
-            known = self._find(name, state)
-            came = None if known is None else self._runner.ended(scope=known.scope.name, call_id=name)
+            came = self._runner.ended(scope=scope.name, call_id=name)
             if came is not None:
                 found[name] = came
-                self._forget(name, state)
+                self._forget(scope, name, state)
         return found
 
-    def _find(self, name: str, state: Mapping[str, Any]) -> _Asked | None:
+    def clear(self) -> None:
+        """Forget all, for the runner was closed."""
         with self._lock:
-            there = self._asked.get(name)
+            self._asked.clear()
+        self.runs.clear()
+
+    def _find(self, scope: Scope, name: str, answered: str | None, state: Mapping[str, Any]) -> _Asked | None:
+        with self._lock:
+            there = self._asked.get((scope.name, name))
+            if there is None and scope.fresh and answered is not None:
+                there = next((asked for asked in self._asked.values() if asked.about["question"] == answered), None)
         if there is None and name in (kept := state.get(ASKED, {})):
-            return _Asked(kept[name]["about"], Scope(kept[name]["scope"], True))  # of a process that has ended
+            return _Asked(kept[name], scope)  # of a process that has ended
         return there
 
     def _remember(self, name: str, asked: _Asked, state: MutableMapping[str, Any]) -> None:
+        key = (asked.scope.name, name)
         with self._lock:
-            self._asked[name] = asked
-            self._asked.move_to_end(name)
+            self._asked[key] = asked
+            self._asked.move_to_end(key)
             while len(self._asked) > MOST_REMEMBERED:
                 self._asked.popitem(last=False)
         kept = {**state.get(ASKED, {})}
         kept.pop(name, None)
-        kept[name] = {"about": asked.about, "scope": asked.scope.name}
+        kept[name] = {part: asked.about[part] for part in _IN_STATE}
         state[ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
 
-    def _forget(self, name: str, state: MutableMapping[str, Any]) -> None:
+    def _forget(self, scope: Scope, name: str, state: MutableMapping[str, Any]) -> None:
         with self._lock:
-            self._asked.pop(name, None)
+            self._asked.pop((scope.name, name), None)
         kept = {other: asked for other, asked in state.get(ASKED, {}).items() if other != name}
         if kept:
             state[ASKED] = kept
@@ -255,7 +282,7 @@ class _Asked:
 
 
 def _about(needed: ApprovalNeeded) -> dict[str, Any]:
-    """Return as JSON data what is asked, for whoever shows it to a person."""
+    """Return as JSON data what is asked, for whoever shows it to a person; what is very long is cut, and says so."""
     request = needed.request
     about: dict[str, Any] = {
         "question": request.id,
@@ -268,11 +295,29 @@ def _about(needed: ApprovalNeeded) -> dict[str, Any]:
     if request.what == "call":
         about |= {
             "tool": request.tool,
-            "arguments": dict(request.arguments),
+            "arguments": _shown(request.arguments),
             "line": request.line,
-            "excerpt": [list(line) for line in request.excerpt],
+            "excerpt": [[number, cut(text, MOST_OF_A_LINE)] for number, text in request.excerpt],
         }
-    return json.loads(json.dumps(about))  # type: ignore[no-any-return]
+    return about
+
+
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    whole = json.dumps(dict(arguments))
+    if len(whole) <= MOST_SHOWN:
+        shown: dict[str, Any] = json.loads(whole)
+        return shown
+    written = sorted(((name, json.dumps(value)) for name, value in arguments.items()), key=lambda each: len(each[1]))
+    room = MOST_SHOWN
+    for left, (name, text) in zip(range(len(written), 0, -1), written, strict=True):
+        share = room // left
+        room -= min(len(text), share)
+        if len(text) > share:
+            written[-left] = (name, cut(text, share))
+    told = dict(written)
+    return {
+        name: told[name] if len(told[name]) < len(json.dumps(value)) else value for name, value in arguments.items()
+    }
 
 
 def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_name: str) -> Content:

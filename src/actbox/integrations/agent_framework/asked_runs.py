@@ -52,6 +52,11 @@ class AskedRuns:
                 self._runs.popitem(last=False)
         return {"run": name, "same": _digest(run)}
 
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._runs.clear()
+
     def approved(self, mark: Mark, now: FrozenRun) -> FrozenRun | None:
         """Return the run that an approved call was made in, or this one if it has the same; `None` for neither."""
         with self._lock:
@@ -102,5 +107,9 @@ def made_in(call_id: str, state: MutableMapping[str, Any]) -> Mark:
 
 def _digest(run: FrozenRun) -> str:
     """Return a digest of what can be said of a run in any process: tools with signatures, approval, files, hosts."""
-    has = [run.state(), run.requiring, [[tool.name, tool.signature, tool.description] for tool in run.own_tools]]
+    has = [
+        run.state(),
+        run.toolset.requiring,
+        [[tool.name, tool.signature, tool.description] for tool in run.own_tools],
+    ]
     return hashlib.sha256(json.dumps(has, sort_keys=True, default=str).encode("utf-8", "surrogatepass")).hexdigest()

@@ -59,6 +59,11 @@ class ServerTools:
         schemas = _declared.get(self._server, {}) if _gives_data(self._server) else {}
         known: dict[str, tuple[FunctionTool, Schema | None, Adapted]] = {}
         for function in self._server.functions:
+            if function.name in known:
+                raise InvalidValue(
+                    f"the MCP server {self._server.name!r} has two tools called {function.name!r}: leave one out with"
+                    " allowed_tools"
+                )
             schema = schemas.get(_remote_name(function))
             there = self._known.get(function.name)
             if there is None or there[0] is not function or there[1] != schema:

@@ -59,7 +59,6 @@ class EngineProvider(Surface, ContextProvider):
             **options,
         )
         self._questions = Questions(self._runner)
-        self._mark = f"actbox {self.source_id}"
 
     async def before_run(
         self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
@@ -76,12 +75,11 @@ class EngineProvider(Surface, ContextProvider):
                 f" {type(self).__name__} a tool_name of its own, and a source_id"
             )
         self._check_source_id(agent)
-        await self._look_at_answers(run, context, state)
+        scope = Scope.of(session, fresh=not state)
+        await self._look_at_answers(run, scope, context, state)
         kept = {name: state[name] for name in (ASKED, CALLS, REFUSED, UNSEEN) if name in state}
         state.clear()
         state.update(run.state(), **kept)
-        scope = Scope.of(session)
-        context.metadata[self._mark] = scope
         tool = self._tool_for(run, scope, state)
         context.extend_instructions(self.source_id, run.instructions)
         context.extend_tools(self.source_id, [tool])
@@ -93,13 +91,10 @@ class EngineProvider(Surface, ContextProvider):
         if run.changes or REFUSED in state or UNSEEN in state:
             context.extend_middleware(self.source_id, [Notes(run.changes, state)])
 
-    async def after_run(
-        self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
-    ) -> None:
-        """Close early what a run without a session had; where this is not called, it makes room when room is needed."""
-        scope = context.metadata.pop(self._mark, None)
-        if isinstance(scope, Scope):
-            await self._leave(scope)
+    async def close(self) -> None:
+        """End what runs, as `CANCELLED`, and close the sandboxes and the MCP servers that were connected here."""
+        self._questions.clear()
+        await super().close()
 
     def _check_source_id(self, agent: Any) -> None:
         """Raise `InvalidValue` where a provider that comes before has this one's state."""
@@ -113,22 +108,25 @@ class EngineProvider(Surface, ContextProvider):
     def _tool_for(self, run: FrozenRun, scope: Scope, state: MutableMapping[str, Any]) -> ExecuteCode:
         async def call(arguments: Any, invocation: Invocation) -> Answer:
             this = occurrence.get()
-            if this is not None:
+            if this is not None and this.tool is tool:
                 came = await self._questions.go_on(run, arguments, this, invocation, scope=scope, state=state)
                 if came is None:
                     return Answer([Content.from_text("The program waits for approval.")])
                 return answer_of(came, self._result_format)
             return await self._execute(run, arguments, invocation, scope)
 
-        return ExecuteCode(
+        tool = ExecuteCode(
             call,
             name=run.tool_name,
             description=run.description,
             approval_mode=run.approval,
             schema=run.input_schema,
         )
+        return tool
 
-    async def _look_at_answers(self, run: FrozenRun, context: SessionContext, state: dict[str, Any]) -> None:
+    async def _look_at_answers(
+        self, run: FrozenRun, scope: Scope, context: SessionContext, state: dict[str, Any]
+    ) -> None:
         """Have programs end whose questions were refused, and keep what the model has not read of what came of any."""
         answers = [
             content
@@ -138,10 +136,10 @@ class EngineProvider(Surface, ContextProvider):
         ]
         for answer in answers:
             if answer.approved is not True:
-                came = await self._questions.refuse(answer, run, state)
+                came = await self._questions.refuse(answer, run, scope, state)
                 if came is not None:
                     keep_refused(answer, came, run, state)
         answered = {occurrence_of(answer) for answer in answers}
-        for name, came in self._questions.ended(state, but=answered).items():
+        for name, came in self._questions.ended(scope, state, but=answered).items():
             keep_unseen(name, came, run, state)
         forget_unseen(answered, state)

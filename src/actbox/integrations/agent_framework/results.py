@@ -13,11 +13,11 @@ from typing import Literal
 
 from agent_framework import Content
 
-from actbox.codeact.outcome import EXIT_NOT_RUN, CodeActOutcome
+from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded
 from actbox.core.errors import ErrorKind
 from actbox.core.mounts import OUTPUT
-from actbox.core.result import Artifact
+from actbox.core.result import EXIT_NOT_RUN, Artifact
 
 ResultFormat = Literal["content", "json"]
 """`content`: text for the model to read, files as data items, and for failures an error item besides. `json`: one text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias, Unpack, cast, get_args
@@ -199,9 +200,10 @@ class Surface:
         """End what runs, as `CANCELLED`, and close the sandboxes and the MCP servers that were connected here."""
         self._closed = True
         connected, self._connected = self._connected, []
-        await self._runner.close()
-        for server in connected:
-            await server.close()
+        async with AsyncExitStack() as all_of_it:  # whatever fails, the others are closed
+            for server in connected:
+                all_of_it.push_async_callback(server.close)
+            all_of_it.push_async_callback(self._runner.close)
 
     async def __aenter__(self) -> Self:
         if self._closed:
