@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
-from agent_framework import Agent, AgentSession, Content
+from agent_framework import Agent, AgentSession, Content, FunctionTool
+from pydantic import BaseModel, ConfigDict
 
 from actbox import InvalidValue
 from actbox.integrations.agent_framework import LinuxCodeActProvider
@@ -125,6 +126,20 @@ async def test_what_a_question_shows_and_the_session_keeps_is_bounded(ledger: Le
         assert len(asked["excerpt"][0][1]) <= MOST_OF_A_LINE
         assert talk.session is not None
         assert len(json.dumps(talk.session.state["linux_codeact"]["asked"])) < 1000
+
+
+async def test_very_many_arguments_are_bounded_too() -> None:
+    def keep(**arguments: Any) -> str:
+        return "kept"
+
+    class Anything(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+    tool = FunctionTool(name="keep", description="", func=keep, input_model=Anything, approval_mode="always_require")
+    async with LinuxCodeActProvider(tools=tool, approval_style="nested") as codeact:
+        talk = Conversation(codeact, [code("keep(**{f'name_{n}': n for n in range(10000)})")])
+        asked = about((await talk.say("go")).user_input_requests[0])
+    assert len(json.dumps(asked["arguments"])) <= 3 * MOST_SHOWN
 
 
 async def test_after_closing_nothing_of_conversations_is_kept(ledger: Ledger) -> None:

@@ -303,21 +303,11 @@ def _about(needed: ApprovalNeeded) -> dict[str, Any]:
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    whole = json.dumps(dict(arguments))
-    if len(whole) <= MOST_SHOWN:
-        shown: dict[str, Any] = json.loads(whole)
-        return shown
-    written = sorted(((name, json.dumps(value)) for name, value in arguments.items()), key=lambda each: len(each[1]))
-    room = MOST_SHOWN
-    for left, (name, text) in zip(range(len(written), 0, -1), written, strict=True):
-        share = room // left
-        room -= min(len(text), share)
-        if len(text) > share:
-            written[-left] = (name, cut(text, share))
-    told = dict(written)
-    return {
-        name: told[name] if len(told[name]) < len(json.dumps(value)) else value for name, value in arguments.items()
-    }
+    share = MOST_SHOWN // max(len(arguments), 1)
+    texts = {name: json.dumps(value) for name, value in arguments.items()}
+    shown = {name: value if len(texts[name]) <= share else cut(texts[name], share) for name, value in arguments.items()}
+    whole = json.dumps(shown)
+    return shown if len(whole) <= 2 * MOST_SHOWN else {"…": cut(whole, MOST_SHOWN)}  # very many, or very long names
 
 
 def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_name: str) -> Content:
