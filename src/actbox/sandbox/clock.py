@@ -13,9 +13,19 @@ class WallClock:
     Pauses may overlap: the clock goes on when the last of them is over.
     """
 
-    def __init__(self, seconds: float, on_expired: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        on_expired: Callable[[], None],
+        *,
+        on_pause: Callable[[], None] | None = None,
+        on_resume: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_pause` is called when it begins to stand still, and `on_resume`, as often, when it goes on."""
         self._seconds = seconds
         self._on_expired = on_expired
+        self._on_pause = on_pause
+        self._on_resume = on_resume
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._counting = False
@@ -35,11 +45,15 @@ class WallClock:
         self._count()
         self._pauses += 1
         self._cancel_timer()
+        if self._pauses == 1 and self._on_pause is not None:
+            self._on_pause()
 
     def resume(self) -> None:
         """End one pause."""
         self._count()
         self._pauses -= 1
+        if not self._pauses and self._on_resume is not None:
+            self._on_resume()
         if self._counting and not self._pauses:
             self._timer = self._loop.call_later(max(self._seconds - self._ran, 0.0), self._on_expired)
 

@@ -390,6 +390,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                     collect=output.collect_if_any,
                     queue=queue,
                     warnings=() if request.is_command else self._warnings,
+                    slots=slots(),
                 )
                 preparing = loop.call_later(_PREPARE_SECONDS, self._prepare_next)
                 async with run:

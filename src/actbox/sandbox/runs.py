@@ -34,6 +34,7 @@ from .guest import wire
 from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
+from .slots import Slots
 from .verdict import blame_refusal, verdict
 
 _READ_BYTES = 1024 * 1024
@@ -83,6 +84,7 @@ class Run:
     A `command` takes the guest's place and so says nothing more on the channel. `program` is the source, of which an
     approver is shown a part. `collect` is called after the end, and returns the artifacts and warnings about those that
     were left out; `warnings` are what the result says ahead of these. Events are put into `queue` where one is given.
+    The run has one of `slots`, which it lends to others while somebody is asked about a call.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Run:
         collect: Collector,
         queue: asyncio.Queue[Event | None] | None,
         warnings: Sequence[str] = (),
+        slots: Slots | None = None,
     ) -> None:
         self._guest = guest
         self._command = command
@@ -122,7 +125,12 @@ class Run:
         self._timers: list[asyncio.TimerHandle] = []
         self._refused: NetworkRequest | None = None
         """What the policy refused last, or the proxy could not reach."""
-        self._clock = WallClock(self._timeout, self._on_timeout)
+        self._clock = WallClock(
+            self._timeout,
+            self._on_timeout,
+            on_pause=None if slots is None else slots.lend,
+            on_resume=None if slots is None else slots.take_back,
+        )
         self._calls = ToolCalls(
             toolset,
             program,

@@ -377,6 +377,7 @@ class _SessionRun(Run):
             collect=collect,
             queue=queue,
             warnings=warnings,
+            slots=slots(),
         )
         self._live = guest
         self._number = guest.number

@@ -65,6 +65,15 @@ class Slots:
         finally:
             self.release()
 
+    def lend(self) -> None:
+        """Give a slot back for as long as a run stands still, since somebody is asked: it may be for hours."""
+        self.release()
+
+    def take_back(self) -> None:
+        """Have the slot again that was lent, at once: there may be more in use than the cap for a while."""
+        with self._lock:
+            self._used += 1
+
     def release(self) -> None:
         """Give a slot back, from any thread."""
         with self._lock:

@@ -61,6 +61,11 @@ MOST_OF_A_LINE: Final = 500
 
 ASKED: Final = "asked"
 """Where the state has the questions that wait."""
+CHANGED: Final = "changed"
+"""Where it has the runs that questions are about which are asked anew."""
+BEGUN: Final = "begun"
+"""Where it has programs that had begun and whose questions are over, by occurrence."""
+MOST_BEGUN: Final = 1000
 _IN_STATE: Final = ("question", "what", "reason", "code_hash")
 """What it has of each; all of it is in the framework's own request."""
 
@@ -147,12 +152,17 @@ class Questions:
         known = self._find(scope, this.id, answered, state)
         ran_in = scope
         came: CodeActOutcome | ApprovalNeeded
-        if known is None and this.answer is not None and (answered is None or _mark_in(this.answer) is not None):
-            # The program as a whole was approved.
-            mark = _mark_in(this.answer) or made_in(this.call_id, state)
+        mark = _take_mark(answered, state)
+        if known is None and this.answer is not None and (answered is None or mark is not None):
+            # The program as a whole was approved, unless it has begun, or nobody was asked about it as a whole.
+            mark = mark or made_in(this.call_id, state)
             approved = self.runs.approved(mark, run)
+            if this.id in state.get(BEGUN, ()) or (approved or run).approval == "never_require":
+                return await self._runner_answer(run, arguments, this, scope)
             if approved is None:
-                this.question = _request(self._about_changed(run), arguments, this, run.tool_name)
+                about = self._about_changed(run)
+                _keep_mark(about["question"], about.pop(_RUN), state)
+                this.question = _request(about, arguments, this, run.tool_name)
                 return None
             came = await self._runner.execute(
                 approved, arguments, scope=scope.name, call_id=this.id, lasting=scope.lasting
@@ -186,6 +196,21 @@ class Questions:
         self._remember(this.id, _Asked(about, ran_in, arguments, began), state)
         this.question = _request(about, arguments, this, run.tool_name)
         return None
+
+    async def _runner_answer(
+        self, run: FrozenRun, arguments: Any, this: Occurrence, scope: Scope
+    ) -> CodeActOutcome | None:
+        """Return what an answer comes to whose question is not known any more: the program is not run again."""
+        came = await self._runner.answer(
+            run,
+            arguments,
+            scope=scope.name,
+            call_id=this.id,
+            decision=ApprovalDecision(True),
+            begun=True,
+            lasting=scope.lasting,
+        )
+        return came if isinstance(came, CodeActOutcome) else None
 
     def _about_changed(self, run: FrozenRun) -> dict[str, Any]:
         """Return what is asked where an approved program would get something else than it was approved for."""
@@ -260,11 +285,15 @@ class Questions:
         kept.pop(name, None)
         kept[name] = {part: asked.about[part] for part in _IN_STATE}
         state[ASKED] = dict(list(kept.items())[-MOST_IN_STATE:])
+        _keep_begun([other for other in kept if other not in state[ASKED] and kept[other]["what"] == "call"], state)
 
     def _forget(self, scope: Scope, name: str, state: MutableMapping[str, Any]) -> None:
         with self._lock:
             self._asked.pop((scope.name, name), None)
-        kept = {other: asked for other, asked in state.get(ASKED, {}).items() if other != name}
+        there = state.get(ASKED, {})
+        if name in there and there[name]["what"] == "call":
+            _keep_begun([name], state)
+        kept = {other: asked for other, asked in there.items() if other != name}
         if kept:
             state[ASKED] = kept
         else:
@@ -326,11 +355,24 @@ def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_na
     return Content.from_function_approval_request(id=name, function_call=call, additional_properties=properties)
 
 
-def _mark_in(answer: Content) -> Mark | None:
-    """Return what a question of ours about a whole program, which this answers, said of the run."""
-    about = answer.additional_properties.get(ABOUT)
-    mark = about.get(_RUN) if isinstance(about, Mapping) else None
-    return mark if isinstance(mark, Mapping) else None
+def _keep_mark(question: str, mark: Mapping[str, str], state: MutableMapping[str, Any]) -> None:
+    """Remember which run a question of ours is about. The answer could say it too, but is whoever's who sends it."""
+    state[CHANGED] = dict(list({**state.get(CHANGED, {}), question: dict(mark)}.items())[-MOST_IN_STATE:])
+
+
+def _take_mark(question: str | None, state: MutableMapping[str, Any]) -> Mark | None:
+    """Return the run that a question of ours was about, once; `None` for any other question."""
+    kept = dict(state.get(CHANGED, {}))
+    mark: Mark | None = kept.pop(question, None) if question is not None else None
+    if mark is not None:
+        state[CHANGED] = kept
+    return mark
+
+
+def _keep_begun(names: list[str], state: MutableMapping[str, Any]) -> None:
+    """Remember programs that had begun when their questions were forgotten: no answer makes them begin again."""
+    if names:
+        state[BEGUN] = [*(name for name in state.get(BEGUN, ()) if name not in names), *names][-MOST_BEGUN:]
 
 
 def occurrence_of(answer: Content) -> str:

@@ -14,7 +14,7 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .approvals import ASKED, ApprovalGate, Questions, occurrence, occurrence_of
+from .approvals import ASKED, BEGUN, CHANGED, ApprovalGate, Questions, occurrence, occurrence_of
 from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
@@ -77,7 +77,7 @@ class EngineProvider(Surface, ContextProvider):
         self._check_source_id(agent)
         scope = Scope.of(session, fresh=not state)
         await self._look_at_answers(run, scope, context, state)
-        kept = {name: state[name] for name in (ASKED, CALLS, REFUSED, UNSEEN) if name in state}
+        kept = {name: state[name] for name in (ASKED, BEGUN, CALLS, CHANGED, REFUSED, UNSEEN) if name in state}
         state.clear()
         state.update(run.state(), **kept)
         tool = self._tool_for(run, scope, state)

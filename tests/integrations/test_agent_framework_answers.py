@@ -1,0 +1,56 @@
+"""Answers that come from somewhere else, too late, or say too much: none makes a program run again or with more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent_framework import Content, Message
+
+from actbox.integrations.agent_framework import LinuxCodeActProvider
+from actbox.sandbox.slots import slots
+from tests.integrations.af_payments import Conversation, payment_tools
+from tests.integrations.af_scripted import answers, code
+
+
+async def test_a_bare_answer_to_a_program_that_ended_unanswered_does_not_run_it_again() -> None:
+    done: list[str] = []
+    options = {"approval_style": "nested", "approval_timeout": 0.05}
+    async with LinuxCodeActProvider(tools=payment_tools(done), **options) as codeact:
+        program = "look('a')\ntry:\n    pay('b')\nexcept ToolError:\n    pass"
+        conversation = Conversation(codeact, [code(program)], ["2"], ["3"], ["4"])
+        (question,) = (await conversation.say("go")).user_input_requests
+        await asyncio.sleep(0.5)
+        await conversation.say("go on")
+        call = question.function_call
+        bare = Content.from_function_approval_response(True, id=question.id, function_call=call)
+        response = await conversation.say(Message("user", [bare]))
+        assert response.user_input_requests == []
+        assert "RunGone" in conversation.client.read()
+    assert len(done) == 1
+
+
+async def test_an_answer_cannot_choose_the_run_that_it_is_for() -> None:
+    done: list[str] = []
+    async with LinuxCodeActProvider(tools=payment_tools(done)[1:], approval_mode="always_require") as codeact:
+        first = Conversation(codeact, [code("look('a')")])
+        await first.say("go")
+        (mark,) = first.session.state["linux_codeact"]["calls"].values()
+        codeact.remove_tool("look")
+        second = Conversation(codeact, [code("look('b')")], ["d"])
+        answer = answers(await second.say("go"))
+        answer.contents[0].additional_properties["actbox"] = {"question": "x", "run": dict(mark)}
+        await second.say(answer)
+    assert done == []
+
+
+async def test_programs_that_wait_for_somebody_hold_up_no_others() -> None:
+    done: list[str] = []
+    options = {"approval_style": "nested", "approval_timeout": 30.0}
+    async with LinuxCodeActProvider(tools=payment_tools(done), **options) as codeact, LinuxCodeActProvider() as other:
+        waiting = [Conversation(codeact, [code("pay('x')")], ["d"]) for _ in range(slots().most + 1)]
+        asked = [await conversation.say("go") for conversation in waiting]
+        conversation = Conversation(other, [code("1 + 1")], ["d"])
+        await asyncio.wait_for(conversation.say("go"), 20)
+        assert "2" in conversation.client.read()
+        await waiting[0].say(answers(asked[0]))
+    assert len(done) == 1
