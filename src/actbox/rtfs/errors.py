@@ -1,0 +1,61 @@
+"""What the reader and the printer refuse."""
+
+from __future__ import annotations
+
+from actbox.core.errors import ActboxError
+
+from .syntax import Position
+
+_WINDOW = 72
+"""Characters of a source line that an excerpt shows."""
+
+
+class ReadError(ActboxError):
+    """The source is not RTFS.
+
+    `str()` is the whole report: place, what is wrong, what was expected, and the line with a caret below the place.
+    """
+
+    def __init__(self, message: str, line: int, column: int, expected: str = "", excerpt: str = "") -> None:
+        self.message = message
+        """What is wrong, one sentence without a full stop."""
+        self.line = line
+        """From 1."""
+        self.column = column
+        """From 1, in code points."""
+        self.expected = expected
+        """What could have stood there; empty where nothing could."""
+        self.excerpt = excerpt
+        """The line of source, shortened around the place, and a caret below it; empty where it cannot be shown."""
+        report = f"line {line}, column {column}: {message}"
+        if expected:
+            report += f"; expected {expected}"
+        super().__init__(f"{report}\n{excerpt}" if excerpt else report)
+
+    def __reduce__(self) -> tuple[type[ReadError], tuple[str, int, int, str, str]]:
+        return ReadError, (self.message, self.line, self.column, self.expected, self.excerpt)
+
+
+class WriteError(ActboxError):
+    """A form that source cannot hold, as a symbol with a space in its name, or that is too large to write."""
+
+
+def position_of(source: str, offset: int) -> Position:
+    """Return where the character at this offset stands; only a line feed ends a line."""
+    return Position(source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset))
+
+
+def excerpt_of(source: str, offset: int) -> str:
+    """Return the line around this offset, at most 72 characters of it, and a caret below the character.
+
+    Characters that a terminal would obey are shown as `·`.
+    """
+    start = source.rfind("\n", 0, offset) + 1
+    end = source.find("\n", offset)
+    end = len(source) if end < 0 else end
+    first = max(start, min(offset - _WINDOW // 2, end - _WINDOW))
+    last = min(end, first + _WINDOW)
+    shown = "".join(c if c.isprintable() else " " if c in "\t\r" else "·" for c in source[first:last])
+    before = "…" if first > start else ""
+    after = "…" if last < end else ""
+    return f"  {before}{shown}{after}\n  {' ' * (len(before) + offset - first)}^"
