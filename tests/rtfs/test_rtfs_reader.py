@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actbox.rtfs.errors import ReadError
+from actbox.rtfs.printer import write_program
 from actbox.rtfs.reader import MAX_BYTES, read
 from actbox.rtfs.syntax import (
     Annotated,
@@ -168,6 +169,7 @@ def test_forms_know_where_they_stood():
         ("[a \x00]", 1, 4, "a NUL character stands outside of a string", "a form"),
         ("a\u00a0b", 1, 2, "U+00A0 begins no form", "a form"),
         ("[(a .b)]", 1, 5, "`.b` stands where no method is called", "`(.method target …)`"),
+        ("(.true x)", 1, 2, "`.true` names no method", "a symbol after the point"),
         ("1.", 1, 1, "`1.` is no number", "an integer, or a float with digits on both sides of its point"),
         (".5", 1, 1, "`.5` is no number", "an integer, or a float with digits on both sides of its point"),
         ("1e5", 1, 1, "`1e5` is no number", "an integer, or a float with digits on both sides of its point"),
@@ -329,4 +331,4 @@ def test_any_text_gives_forms_or_a_read_error_with_a_place(text: str | bytes):
         assert problem.excerpt.endswith("^")
         assert str(problem).startswith(f"line {problem.line}, column {problem.column}: {problem.message}; expected ")
     else:
-        assert all(isinstance(form, Node) for form in forms)
+        assert read(write_program(forms)) == forms

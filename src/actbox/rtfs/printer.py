@@ -30,7 +30,6 @@ MAX_BYTES = 16 * 1024 * 1024
 """Size of the text, unless the caller says otherwise."""
 
 _NAME = re.compile(tokens.NAME)
-_NO_SYMBOL = re.compile(rf"[+-][0-9].*|{tokens.UUID}|true|false|nil", re.DOTALL)
 _TEXTS: dict[type, re.Pattern[str]] = {
     Timestamp: re.compile(tokens.TIMESTAMP),
     Uuid: re.compile(tokens.UUID),
@@ -122,7 +121,7 @@ def _atom(form: Form) -> str:
     """Return the text of a form without parts."""
     if isinstance(form, Symbol):
         name = form.name
-        if name in ("&", ":") or (_NAME.fullmatch(name) and not _NO_SYMBOL.fullmatch(name)):
+        if name in ("&", ":") or (_NAME.fullmatch(name) and not tokens.NO_SYMBOL.fullmatch(name)):
             return name
     elif isinstance(form, Keyword):
         if _NAME.fullmatch(form.name):

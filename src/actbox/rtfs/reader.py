@@ -322,6 +322,8 @@ class _Reader:
         frame = self.open[-1]
         if frame.mark not in ("(", "#(") or frame.items:
             self.fail(start, f"`{text[:40]}` stands where no method is called", "`(.method target …)`")
+        if tokens.NO_SYMBOL.fullmatch(text[1:]):
+            self.fail(start, f"`{text[:40]}` names no method", "a symbol after the point")
         return Symbol(text[1:], at)
 
     def fail_other(self, text: str, start: int) -> NoReturn:

@@ -77,5 +77,7 @@ CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#(": ")"}
 SPECIAL_FLOATS: Final = {"##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan")}
 CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "nil": None}
 """The words that are literals."""
+NO_SYMBOL: Final = re.compile(rf"[+-][0-9][\s\S]*|{UUID}|true|false|nil")
+"""Names that read as something else where they stand by themselves."""
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
