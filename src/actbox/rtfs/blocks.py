@@ -1,0 +1,191 @@
+"""Branches and bindings: what `if`, `let` and the forms made of them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import direct
+from .code import BIND, EVALUATE, JUMP, JUMP_UNLESS, RETURN, Frame
+from .direct import Operand
+from .failures import RtfsError, type_error
+from .functions import Closure, Function
+from .patterns import PatternCompiler
+from .scope import Label, Scope, Slot
+from .shapes import Binding, bindings, body_of, shape
+from .syntax import Form, ListForm, Position, Symbol
+from .values import MISSING, Value, type_name
+
+if TYPE_CHECKING:
+    from .compiler import Compiler, Compiling
+
+
+def branch(compiler: Compiler, test: Operand, then: Form, otherwise: Form, scope: Scope, tail: bool) -> Compiling:
+    """Compile what happens if a test holds and if it does not: one operand, or jumps."""
+    builder = scope.builder
+    decision = builder.reserve()
+    start = builder.count
+    yes = yield (then, Scope(builder, scope) if not scope.is_global else scope, tail)
+    yes_end = builder.reserve()
+    to_end = builder.reserve()
+    other, end = Label(), Label()
+    builder.mark(other)
+    no = yield (otherwise, Scope(builder, scope) if not scope.is_global else scope, tail)
+    if builder.count == start and yes is not None and no is not None:
+        return compiler.settle(direct.choose(test, yes, no), scope)
+    builder.fill(decision, JUMP_UNLESS, 1 + test.cost, test.run, other)
+    slot = builder.slot()
+    if yes is not None and tail:
+        builder.fill(yes_end, RETURN, yes.cost, yes.run)
+    elif yes is not None:
+        builder.fill(yes_end, EVALUATE, yes.cost, yes.run, slot)
+        builder.fill(to_end, JUMP, 0, None, end)
+    if tail:
+        compiler.give(no, scope)
+        return None
+    assert no is not None
+    builder.emit(EVALUATE, no.cost, no.run, slot)
+    builder.mark(end)
+    return direct.local(slot)
+
+
+def declare(scope: Scope, name: str, *, boxed: bool = False) -> int:
+    """Return the slot of a new name of this block; a box is made where the name is declared."""
+    slot = scope.builder.slot()
+    scope.names[name] = Slot(slot, boxed=boxed)
+    if boxed:
+        scope.builder.emit(EVALUATE, 0, _new_box, slot)
+    return slot
+
+
+def _new_box(_: Frame) -> Value:
+    return [MISSING]
+
+
+def define(compiler: Compiler, name: str, value: Operand, scope: Scope, cell: int | None) -> Operand:
+    """Return the operand that gives a name this value, in the block that it stands in, and is that value."""
+    run = value.run
+    if cell is not None:
+        index = cell
+
+        def set_local(frame: Frame) -> Value:
+            found = run(frame)
+            frame[index][0] = found
+            return found
+
+        return Operand(set_local, 1 + value.cost, 1 + value.depth)
+    values, full = compiler.globals, compiler.module + name
+
+    def set_global(frame: Frame) -> Value:
+        found = values[full] = run(frame)
+        return found
+
+    return Operand(set_global, 1 + value.cost, 1 + value.depth)
+
+
+def annotated_value(compiler: Compiler, value: Operand, schema: Form, name: str, at: Position) -> Operand:
+    """Return the operand that checks a value's type before it is the value."""
+    return direct.call(compiler.check(schema, name), [value], at)
+
+
+def bind(
+    compiler: Compiler, pattern: Form, source: int, scope: Scope, at: Position, *, rest_is_list: bool = False
+) -> None:
+    """Take the value of a slot apart into new names of this block; a mismatch is a TypeError of the program."""
+    made = PatternCompiler(
+        compiler.meter,
+        lambda name: declare(scope, name),
+        scope.builder.slot,
+        lenient=compiler.lenient,
+        rest_is_list=rest_is_list,
+    )
+    steps = made.steps(pattern, source)
+    scope.builder.emit(BIND, 1 + len(steps), steps, None, None, at)
+
+
+def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
+    """`(let [name value …] body …)`."""
+    parts = shape(form, 2, None, "(let [name value …] expression …)")
+    pairs = bindings(parts[0])
+    body = body_of(parts[1:])
+    inner = Scope(scope.builder, scope)
+    if any(isinstance(b.pattern, Symbol) and compiler.mentions(b.value, b.pattern.name) for b in pairs):
+        return (yield from _recursive_let(compiler, pairs, body, inner, tail))
+    builder = scope.builder
+    before: list[tuple[Operand, int]] = []
+    places: list[int] = []
+    start = builder.count
+    for binding in pairs:
+        value = yield (binding.value, inner, False)
+        assert value is not None
+        if binding.type is not None:
+            value = annotated_value(compiler, value, binding.type, "a binding", binding.value.at)
+        slot = builder.slot()
+        before.append((value, slot))
+        places.append(builder.reserve())
+        # Only now, so that a value sees what its name meant before.
+        inner = Scope(builder, inner)
+        if isinstance(binding.pattern, Symbol):
+            inner.names[binding.pattern.name] = Slot(slot)
+        else:
+            bind(compiler, binding.pattern, slot, inner, binding.pattern.at)
+    last = yield (body, Scope(builder, inner), tail)
+    if last is not None and builder.count == start and len(before) < 32:
+        return compiler.settle(direct.sequence(before, last), scope) if before else last
+    for (value, slot), place in zip(before, places, strict=True):
+        builder.fill(place, EVALUATE, value.cost, value.run, slot)
+    return last
+
+
+def _recursive_let(
+    compiler: Compiler, pairs: list[Binding], body: Form, inner: Scope, tail: bool
+) -> Compiling:
+    """A `let` in which a value mentions its own name: all names are there from the start, and all are functions."""
+    builder = inner.builder
+    if not compiler.lenient and not all(isinstance(binding.pattern, Symbol) for binding in pairs):
+        return compiler.failing(type_error("a let that mentions its own names binds names only"), body.at)
+    cells: dict[int, int] = {}
+    for binding in pairs:
+        if isinstance(binding.pattern, Symbol):
+            cells[id(binding)] = declare(inner, binding.pattern.name, boxed=True)
+    for binding in pairs:
+        value = yield (binding.value, inner, False)
+        assert value is not None
+        if binding.type is not None:
+            value = annotated_value(compiler, value, binding.type, "a binding", binding.value.at)
+        cell = cells.get(id(binding))
+        if cell is None:
+            bind(compiler, binding.pattern, compiler.put(value, inner).slot, inner, binding.pattern.at)
+            continue
+        assert isinstance(binding.pattern, Symbol)
+        only_functions = not compiler.lenient
+        set_it = direct.call(_checked(binding.pattern.name) if only_functions else _same, [value], binding.value.at)
+        builder.emit(EVALUATE, set_it.cost, _into(cell, set_it), builder.slot())
+    return (yield (body, Scope(builder, inner), tail))
+
+
+def _into(cell: int, value: Operand) -> direct.Direct:
+    run = value.run
+
+    def set_cell(frame: Frame) -> Value:
+        frame[cell][0] = run(frame)
+        return None
+
+    return set_cell
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _checked(name: str) -> Callable[[Value], Value]:
+    def check(value: Value) -> Value:
+        if isinstance(value, (Closure, Function)):
+            return value
+        raise RtfsError(
+            "TypeError",
+            f"{name} is a {type_name(value)}; where a let mentions its own names, all of its values are functions",
+        )
+
+    return check
+

@@ -1,0 +1,112 @@
+"""What a program may spend, and the meter that it is spent on.
+
+Steps, depth and bytes are counted, not measured, so that a program ends in the same way on every machine; wall time
+is the exception, and the last resort.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from actbox.core.errors import InvalidValue
+
+from .failures import BudgetExhausted
+from .values import Value, size_of
+
+SLICE = 2048
+"""Steps between two looks at the clock: about a millisecond."""
+
+
+COPIED_PER_STEP = 64
+"""Elements of a sequence, or bytes of a string, that are copied in the time of one step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one evaluation may spend. The name of the field that ran out is the error's `limit`.
+
+    `steps`: expressions evaluated, and for functions over long values one step for some elements or bytes. `depth`:
+    function calls that wait for one another, tail calls not counted. `wall_seconds`: time, that of host calls
+    included. `value_bytes`: the size of one value as if nothing in it were shared. `memory_bytes`: all values that
+    are alive at once, somewhat above that between two counts.
+    """
+
+    steps: int = 20_000_000
+    depth: int = 50_000
+    wall_seconds: float = 30.0
+    value_bytes: int = 16 * 1024 * 1024
+    memory_bytes: int = 128 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise InvalidValue(f"Budget.{field.name} must be a positive number, not {value!r}")
+
+
+class Meter:
+    """Counts what one evaluation spends, and raises `BudgetExhausted` where it is too much."""
+
+    __slots__ = ("_allowance", "_deadline", "_live", "budget", "steps_left", "value_bytes")
+
+    def __init__(self, budget: Budget, live: Callable[[], int] = lambda: 0) -> None:
+        self.value_bytes = budget.value_bytes
+        self._live = live
+        """Counts the bytes of the values that are alive."""
+        self.restart(budget)
+
+    def restart(self, budget: Budget) -> None:
+        """Begin a new evaluation with this budget."""
+        self.budget = budget
+        self.value_bytes = budget.value_bytes
+        self.steps_left: int = budget.steps
+        self._allowance: float = budget.memory_bytes
+        self._deadline = time.monotonic() + budget.wall_seconds
+
+    def charge(self, steps: int) -> None:
+        """Spend steps before work that is not a single expression's."""
+        self.steps_left -= steps
+        if self.steps_left < 0:
+            raise self.out_of_steps()
+
+    def check_time(self) -> None:
+        """Raise where the wall time is over."""
+        if time.monotonic() > self._deadline:
+            raise BudgetExhausted("wall_seconds", f"ran longer than {self.budget.wall_seconds:g} seconds")
+
+    def seconds_left(self) -> float:
+        """Return the wall time that is left, at least 0."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def out_of_steps(self) -> BudgetExhausted:
+        """Return the error for too many steps."""
+        return BudgetExhausted("steps", f"took more than {self.budget.steps} steps")
+
+    def too_deep(self) -> BudgetExhausted:
+        """Return the error for too many calls that wait for one another."""
+        return BudgetExhausted(
+            "depth", f"more than {self.budget.depth} calls wait for one another; make the last call a tail call"
+        )
+
+    def allocate(self, size: int) -> None:
+        """Spend the bytes of one value that is about to be made.
+
+        Not every value lives on: where the bytes spent come to the limit, those that are alive are counted, and what
+        is left of the limit (at least a quarter of it) may be spent until the next count.
+        """
+        if size > self.value_bytes:
+            raise BudgetExhausted("value_bytes", f"a value of {size} bytes; at most {self.value_bytes} are allowed")
+        self._allowance -= size
+        if self._allowance < 0:
+            limit = self.budget.memory_bytes
+            alive = self._live() + size
+            if alive > limit:
+                raise BudgetExhausted("memory_bytes", f"the values alive take more than {limit} bytes")
+            self._allowance = max(limit - alive, limit // 4)
+
+    def made(self, value: Value) -> Value:
+        """Spend the bytes of a value that was made, and return it."""
+        self.allocate(size_of(value))
+        return value

@@ -1,0 +1,72 @@
+"""Compiled functions: straight lists of instructions over a frame of slots.
+
+A frame is a list: slot 0 holds what the closure captured, then come the arguments, then the names of the body and
+what waits for a call to return. An instruction is a tuple of an operation, its cost in steps, its operands and its
+place in the source. Operands are `Direct`: Python functions from a frame to a value, which call no closure of the
+program and are nested at most `MAX_NESTING` deep. Everything else happens between instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from .syntax import Position
+from .values import Value
+
+Frame: TypeAlias = list[Any]
+Direct: TypeAlias = Callable[[Frame], Value]
+
+MAX_NESTING: Final = 24
+"""How deep operands are nested; it bounds the host's stack that one instruction can need."""
+
+WIDE_FRAME: Final = 64
+"""Slots from which on a frame counts as memory."""
+
+# The operations, with what the operands are, as the compiler writes them and the machine obeys them.
+EVALUATE: Final = 0
+"""direct, slot: put the value into the slot."""
+JUMP_UNLESS: Final = 1
+"""direct, target: go there if the value is false or nil."""
+JUMP: Final = 2
+"""-, target."""
+RETURN: Final = 3
+"""direct."""
+CALL: Final = 4
+"""direct of the function, direct of the frame's start (a list: a place for slot 0, then the arguments), slot."""
+TAIL_CALL: Final = 5
+"""The same without a slot: the frame is given up."""
+BIND: Final = 6
+"""steps of a pattern, name of what is bound: a mismatch is a TypeError."""
+MATCH: Final = 7
+"""steps of a pattern, target on a mismatch."""
+TRY: Final = 8
+"""slot for the error, target of the handler."""
+END_TRY: Final = 9
+"""The handler is no more."""
+RAISE: Final = 10
+"""slot: raise the error in it, if there is one."""
+HOST: Final = 11
+"""direct of the name, direct of arguments and metadata, slot."""
+
+Instruction: TypeAlias = tuple[int, int, Any, Any, Any, Position]
+
+
+class Code:
+    """One function's instructions, and how its frame begins."""
+
+    __slots__ = ("arity", "blank", "exact", "instructions", "leaf", "leaf_cost", "name", "rest")
+
+    def __init__(self, name: str, arity: int, rest: bool) -> None:
+        self.name = name
+        self.arity = arity
+        self.rest = rest
+        """Whether further arguments are gathered in a list, which is the next slot."""
+        self.exact = -1 if rest else arity + 1
+        """The length of a frame's start that needs no further look; -1 where every call needs one."""
+        self.blank: Frame = []
+        """The slots after the arguments, empty."""
+        self.instructions: list[Instruction] = []
+        self.leaf: Direct | None = None
+        """The body, where it is one direct expression: such a function runs without a stack."""
+        self.leaf_cost = 1

@@ -1,0 +1,345 @@
+"""From forms to code: names, calls and literals. Special forms are in `special.py` and its neighbours.
+
+Each form is compiled by a generator that yields the parts which it wants compiled, so that a program's nesting never
+becomes nesting of Python's calls. A form becomes an `Operand` where it needs no instruction of its own, or
+instructions and the slot that they leave the value in. In tail position it may instead end the function, and there is
+no operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TypeAlias
+
+from . import direct
+from .annotations import checker, parse
+from .budget import Meter
+from .calls import host_call
+from .code import CALL, EVALUATE, MAX_NESTING, RETURN, TAIL_CALL, Code, Direct, Frame
+from .direct import Operand, constant
+from .failures import RtfsError
+from .functions import Function
+from .hints import undefined
+from .library import LENIENT, LIBRARY
+from .library.literals import get_by_keyword, make_map, make_vector
+from .macros import MacroExpander
+from .mentions import Mentions
+from .quoting import quasiquoted
+from .schemas import Schema
+from .scope import Builder, Scope, Slot, capture
+from .shapes import head_name, malformed
+from .special import SPECIAL_FORMS
+from .syntax import (
+    Annotated,
+    Context,
+    Form,
+    Keyword,
+    ListForm,
+    Literal,
+    MapForm,
+    Position,
+    Quasiquote,
+    Resource,
+    Symbol,
+    Timestamp,
+    Uuid,
+    VectorForm,
+    walk,
+)
+from .values import MISSING, Map, Value, Vector, key_of
+
+Part: TypeAlias = tuple[Form, Scope, bool]
+"""A form to compile, the scope that it stands in, and whether its value is the function's."""
+Compiling: TypeAlias = Generator[Part, Operand | None, Operand | None]
+
+_DEFINERS = frozenset({"def", "defn", "defstruct", "import", "module", "defmacro"})
+
+
+class Compiler:
+    """Compiles the programs of one interpreter, over its globals. Macros last from one program to the next."""
+
+    def __init__(self, globals_: dict[str, Value], meter: Meter, *, lenient: bool) -> None:
+        self.globals = globals_
+        self.meter = meter
+        self.lenient = lenient
+        self.module = ""
+        """The module whose body is compiled, with a slash at its end."""
+        self.aliases: dict[str, str] = {}
+        self.structs: dict[str, Schema] = {}
+        self._macros = MacroExpander(meter)
+        self._defined: set[str] = set()
+        self._mentions = Mentions(meter)
+        self._loops: list[Form] = []
+
+    def program(self, forms: Iterable[Form]) -> list[Code]:
+        """Return the code of each form. Raises `ReadError` for a special form that is malformed."""
+        forms = list(forms)
+        self._defined |= self.globals.keys()
+        has_macros = bool(self._macros.names)
+        for form in forms:
+            for node in walk(form):
+                name = head_name(node) if type(node) is ListForm else ""  # type: ignore[arg-type]
+                if name in _DEFINERS:
+                    has_macros = has_macros or name == "defmacro"
+                    self._defined.update(
+                        part.name for part in node.parts()[1:2] if isinstance(part, Symbol)
+                    )
+                    if name == "import":
+                        self._defined.update(part.name for part in walk(node) if isinstance(part, Symbol))
+        codes = []
+        for form in forms:
+            expanded = self._macros.expand(form) if has_macros else form
+            codes.append(self.top_level(expanded))
+        return codes
+
+    def top_level(self, form: Form) -> Code:
+        """Return the code of one form, a function without arguments."""
+        self._mentions = Mentions(self.meter)
+        self._loops = []
+        builder = Builder("program", 0, False, None)
+        scope = Scope(builder, None)
+        self.finish_body(form, scope)
+        return builder.finish()
+
+    def mentions(self, form: Form, name: str) -> bool:
+        """Return whether the form mentions the name."""
+        return not isinstance(form, (Literal, Keyword)) and self._mentions.has(form, name)
+
+    def looping(self, function: ListForm) -> Form:
+        """Return the form of a function that calls itself as `recur`."""
+        self._loops.append(function)
+        name = Symbol("recur", function.at)
+        return ListForm((Symbol("let"), VectorForm((name, function)), name), function.at)
+
+    def is_looping(self, function: ListForm) -> bool:
+        """Return whether `looping` was asked about this very form."""
+        return any(known is function for known in reversed(self._loops))
+
+    def finish_body(self, form: Form, scope: Scope) -> None:
+        """Compile a form whose value is that of the scope's function, without the host's stack."""
+        work: list[Compiling] = []
+        result = self._start(form, scope, True, work)
+        while work:
+            try:
+                part = work[-1].send(result)
+            except StopIteration as stop:
+                work.pop()
+                result = stop.value
+            else:
+                result = self._start(*part, work)
+        self.give(result, scope)
+
+    def give(self, result: Operand | None, scope: Scope) -> None:
+        """End the function with this value, unless it has ended already."""
+        if result is not None:
+            scope.builder.emit(RETURN, result.cost, result.run)
+
+    def _start(self, form: Form, scope: Scope, tail: bool, work: list[Compiling]) -> Operand | None:
+        kind = type(form)
+        if kind is Literal:
+            return constant(form.value)  # type: ignore[union-attr]
+        if kind is Symbol:
+            return self.symbol(form, scope)  # type: ignore[arg-type]
+        if kind is Keyword or kind is Timestamp or kind is Uuid or kind is Resource:
+            return constant(form)
+        if kind is Context:
+            return self._context(form)  # type: ignore[arg-type]
+        work.append(self._compound(form, scope, tail))
+        return None
+
+    def _compound(self, form: Form, scope: Scope, tail: bool) -> Compiling:
+        if isinstance(form, ListForm):
+            name = head_name(form)
+            special = SPECIAL_FORMS.get(name)
+            if special is not None and (self.lenient or not special.lenient):
+                return special.compile(self, form, scope, tail)
+            return self.call(form, scope, tail)
+        if isinstance(form, VectorForm):
+            return self._vector(form, scope)
+        if isinstance(form, MapForm):
+            return self._map(form, scope)
+        if isinstance(form, Annotated):
+            return self._annotated(form, scope, tail)
+        if isinstance(form, Quasiquote):
+            return quasiquoted(self, form, scope)
+        raise malformed(form, "an unquote stands outside a quasiquote", "`(… ~name …)")
+
+    # Calls
+
+    def call(self, form: ListForm, scope: Scope, tail: bool) -> Compiling:
+        """A call of a function, of the library's directly where it is known which."""
+        head, arguments = form.items[0], form.items[1:]
+        at = form.at
+        if isinstance(head, Keyword):
+            operands = yield from self.operands(arguments, scope)
+            if not 1 <= len(operands) <= 2:
+                error = RtfsError("ArityMismatch", f":{head.name} takes a map and a default, not {len(operands)} arguments")
+                return self.failing(error, at)
+            return self.settle(direct.call(partial(get_by_keyword, head), operands, at), scope)
+        function = yield (head, scope, False)
+        assert function is not None
+        if function.constant and isinstance(function.value, Function) and function.value.kind != "driven":
+            known = function.value
+            operands = yield from self.operands(arguments, scope)
+            return self.settle(self.library_call(known, operands, at), scope)
+        builder = scope.builder
+        place = None if function.stable else builder.reserve()
+        before = builder.count
+        operands = yield from self.operands(arguments, scope)
+        if place is not None and builder.count > before:
+            function = self.moved(function, place, scope)
+        cost = 1 + function.cost + direct.cost_of(operands)
+        if tail:
+            builder.emit(TAIL_CALL, cost, function.run, direct.gather(operands), None, at)
+            return None
+        slot = builder.slot()
+        builder.emit(CALL, cost, function.run, direct.gather(operands), slot, at)
+        return direct.local(slot)
+
+    def library_call(self, function: Function, operands: list[Operand], at: Position) -> Operand:
+        """Return the direct call of a library function that takes no function."""
+        try:
+            function.check_arity(len(operands))
+        except RtfsError as error:
+            return self.failing(error, at)
+        call = function.call if function.kind == "plain" else partial(function.call, self.meter)
+        return direct.operator_call(function.name, call, operands, at) or direct.call(call, operands, at)
+
+    def operands(self, forms: Iterable[Form], scope: Scope) -> Generator[Part, Operand | None, list[Operand]]:
+        """Compile several forms so that they are evaluated in order: all of them operands, none moved past another."""
+        builder = scope.builder
+        found: list[Operand] = []
+        places: list[tuple[int, int] | None] = []
+        for form in forms:
+            operand = yield (form, scope, False)
+            assert operand is not None
+            found.append(operand)
+            places.append(None if operand.stable else (builder.reserve(), builder.count))
+        last = builder.count
+        for index, place in enumerate(places):
+            if place is not None and last > place[1]:
+                found[index] = self.moved(found[index], place[0], scope)
+        return found
+
+    def moved(self, operand: Operand, place: int, scope: Scope) -> Operand:
+        """Evaluate the operand at a reserved place, and return the slot that has its value."""
+        slot = scope.builder.slot()
+        scope.builder.fill(place, EVALUATE, operand.cost, operand.run, slot)
+        return direct.local(slot)
+
+    def settle(self, operand: Operand, scope: Scope) -> Operand:
+        """Return the operand, or the slot that has its value where it is nested as deeply as may be."""
+        if operand.depth < MAX_NESTING:
+            return operand
+        return self.put(operand, scope)
+
+    def put(self, operand: Operand, scope: Scope) -> Operand:
+        """Evaluate the operand now, and return the slot that has its value."""
+        slot = scope.builder.slot()
+        scope.builder.emit(EVALUATE, operand.cost, operand.run, slot)
+        return direct.local(slot)
+
+    def failing(self, error: RtfsError, at: Position) -> Operand:
+        """Return the operand that raises."""
+
+        def run(_: Frame) -> Value:
+            raise type(error)(error.name, error.message, hint=error.hint).located(at)
+
+        return Operand(run, 1, 1)
+
+    # Names
+
+    def symbol(self, form: Symbol, scope: Scope) -> Operand:
+        """What a name means here."""
+        found = scope.find(form.name)
+        if found is None:
+            return self._global(form)
+        slot, owner = found
+        return self.slot_value(slot, owner, scope.builder, form)
+
+    def slot_value(self, slot: Slot, owner: Builder, user: Builder, form: Symbol) -> Operand:
+        """Return the value of a local name, captured where it belongs to a function around."""
+        if owner is user:
+            if not slot.boxed:
+                return direct.local(slot.index)
+            return self._boxed(lambda frame: frame[slot.index][0], form)
+        index = capture(slot, owner, user)
+        if not slot.boxed:
+            return direct.captured(index)
+        return self._boxed(lambda frame: frame[0][index][0], form)
+
+    def _boxed(self, read: Direct, form: Symbol) -> Operand:
+        def run(frame: Frame) -> Value:
+            value = read(frame)
+            if value is MISSING:
+                raise undefined(form.name).located(form.at)
+            return value
+
+        return Operand(run, 1, 2)
+
+    def _global(self, form: Symbol) -> Operand:
+        name = self.global_name(form.name)
+        known = LIBRARY.get(form.name, MISSING)
+        if self.lenient and known is MISSING:
+            known = LENIENT.get(form.name, MISSING)
+        if known is not MISSING and name not in self._defined and form.name not in self._defined:
+            return constant(known)
+        values = self.globals
+        plain = form.name
+
+        def run(_: Frame) -> Value:
+            value = values.get(name, MISSING)
+            if value is MISSING:
+                value = values.get(plain, known)
+                if value is MISSING:
+                    raise undefined(plain).located(form.at)
+            return value
+
+        return Operand(run, 1, 1)
+
+    def global_name(self, name: str) -> str:
+        """Return the full name of a global one: that of its module, or what an import's alias stands for."""
+        prefix, slash, rest = name.partition("/")
+        if slash and rest:
+            return f"{self.aliases.get(prefix, prefix)}/{rest}"
+        return self.aliases.get(name, self.module + name)
+
+    def _context(self, form: Context) -> Operand:
+        values, name, text = self.globals, form.name, str(form.own())
+        return Operand(lambda _: values.get(name, text), 1, 1)
+
+    # Literals
+
+    def _vector(self, form: VectorForm, scope: Scope) -> Compiling:
+        operands = yield from self.operands(form.items, scope)
+        if all(operand.constant for operand in operands):
+            return constant(Vector(tuple(operand.value for operand in operands)))
+        return self.settle(direct.call(partial(make_vector, self.meter), operands, form.at), scope)
+
+    def _map(self, form: MapForm, scope: Scope) -> Compiling:
+        for key, _ in form.entries:
+            if isinstance(key, Symbol):
+                raise malformed(key, f"the name {key.name} is a map's key", "a keyword, string or integer")
+        keys = tuple(key_of(key.value if isinstance(key, Literal) else key) for key, _ in form.entries)
+        operands = yield from self.operands((value for _, value in form.entries), scope)
+        if all(operand.constant for operand in operands):
+            return constant(Map(dict(zip(keys, (operand.value for operand in operands), strict=True))))
+        return self.settle(direct.call(partial(make_map, self.meter, keys), operands, form.at), scope)
+
+    def _annotated(self, form: Annotated, scope: Scope, tail: bool) -> Compiling:
+        inner = form.form
+        if isinstance(form.meta, Keyword):
+            if form.meta.name != "delegation":
+                raise malformed(form, f"^:{form.meta.name} is no metadata", "^{:key value} or ^:delegation")
+            result = yield (inner, scope, tail)
+            return result
+        if head_name(inner) == "call":
+            assert isinstance(inner, ListForm)
+            return (yield from host_call(self, inner, scope, tail, form.meta))
+        result = yield (inner, scope, tail)
+        return result
+
+    def check(self, schema: Form, what: str, *, every: bool = False) -> Callable[[Value], Value]:
+        """Return what gives back a value of this type, or sequence of such, and raises TypeValidationError for others."""
+        return checker(parse(schema, self.structs), what, self.meter, every=every)
