@@ -1,0 +1,142 @@
+"""The conditions of `[:and T predicate…]`, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from actbox.rtfs.syntax import Form, Keyword
+from actbox.rtfs.values import MISSING, List, Map, Value, Vector, equal
+
+from .literals import value_of
+from .nodes import Predicate, SchemaError
+from .regular import compiled, found_in
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a predicate's name means."""
+
+    takes: tuple[str, ...]
+    """The kind of each argument: number, count, any, pattern, key or keys."""
+    holds: Callable[..., bool]
+    """Called with the value and the arguments as values; a value of a wrong type does not meet a condition."""
+
+
+def _number(value: Value) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def _compare(holds: Callable[[Any, Any], bool]) -> Condition:
+    return Condition(("number",), lambda value, bound: _number(value) and holds(value, bound))
+
+
+def _length(holds: Callable[[int, int], bool]) -> Condition:
+    return Condition(("count",), lambda value, bound: isinstance(value, str) and holds(len(value), bound))
+
+
+def _count(holds: Callable[[int, int], bool]) -> Condition:
+    return Condition(("count",), lambda value, bound: _collection(value) and holds(len(value), bound))
+
+
+def _collection(value: Value) -> bool:
+    return isinstance(value, Vector | List | Map)
+
+
+def _has_key(value: Value, key: Value) -> bool:
+    return isinstance(value, Map) and value.find(key, MISSING) is not MISSING
+
+
+def _is_url(value: Value) -> bool:
+    if not isinstance(value, str) or any(character.isspace() for character in value):
+        return False
+    try:
+        parts = urlsplit(value)
+        return bool(parts.scheme and parts.hostname)
+    except ValueError:
+        return False
+
+
+def _is_email(value: Value) -> bool:
+    if not isinstance(value, str) or any(character.isspace() for character in value):
+        return False
+    name, _, domain = value.partition("@")
+    return bool(name) and "@" not in domain and "." in domain.strip(".") and ".." not in domain
+
+
+PREDICATES: Final[Mapping[str, Condition]] = {
+    ">": _compare(lambda value, bound: value > bound),
+    ">=": _compare(lambda value, bound: value >= bound),
+    "<": _compare(lambda value, bound: value < bound),
+    "<=": _compare(lambda value, bound: value <= bound),
+    "=": Condition(("any",), equal),
+    "!=": Condition(("any",), lambda value, other: not equal(value, other)),
+    "in-range": Condition(("number", "number"), lambda value, low, high: _number(value) and low <= value <= high),
+    "min-length": _length(lambda length, bound: length >= bound),
+    "max-length": _length(lambda length, bound: length <= bound),
+    "length": _length(lambda length, bound: length == bound),
+    "matches-regex": Condition(
+        ("pattern",), lambda value, pattern: isinstance(value, str) and found_in(pattern, value)
+    ),
+    "min-count": _count(lambda count, bound: count >= bound),
+    "max-count": _count(lambda count, bound: count <= bound),
+    "count": _count(lambda count, bound: count == bound),
+    "non-empty": Condition((), lambda value: (isinstance(value, str) or _collection(value)) and len(value) > 0),
+    "has-key": Condition(("key",), _has_key),
+    "required-keys": Condition(("keys",), lambda value, keys: all(_has_key(value, key) for key in keys)),
+    "is-url": Condition((), _is_url),
+    "is-email": Condition((), _is_email),
+}
+"""By name. Lengths are characters of a string, counts elements of a collection, and `in-range` has both its ends."""
+
+
+def predicate(name: str, arguments: tuple[Form, ...], where: Form) -> Predicate:
+    """Return a predicate whose name is known and whose arguments make sense.
+
+    Raises `SchemaError`: UnknownPredicate, InvalidRegexPattern, or TypeValidationError for other arguments.
+    """
+    condition = PREDICATES.get(name)
+    if condition is None:
+        known = ", ".join(f":{name}" for name in PREDICATES)
+        raise SchemaError(f"`:{name}` is no predicate; there are {known}", "UnknownPredicate", where.at)
+    if len(arguments) != len(condition.takes):
+        message = f"`:{name}` takes {len(condition.takes)} arguments, not {len(arguments)}"
+        raise SchemaError(message, at=where.at)
+    values: list[Value] = []
+    for kind, argument in zip(condition.takes, arguments, strict=True):
+        value = value_of(argument)
+        if not _FITS[kind](value):
+            raise SchemaError(f"an argument of `:{name}` must be {_KINDS[kind]}", at=argument.at)
+        if kind == "pattern":
+            compiled(str(value))
+        values.append(value)
+    return Predicate(name, arguments, tuple(values))
+
+
+def holds(condition: Predicate, value: Value) -> bool:
+    """Return whether a value meets a condition. Raises `BudgetExhausted` for a regular expression that takes long."""
+    return PREDICATES[condition.name].holds(value, *condition.values)
+
+
+def _is_key(value: Value) -> bool:
+    return isinstance(value, Keyword | str) or type(value) is int
+
+
+_KINDS = {
+    "number": "a number",
+    "count": "a whole number from 0",
+    "any": "a literal",
+    "pattern": "a string",
+    "key": "a keyword, a string or an integer",
+    "keys": "a vector of keywords, strings or integers",
+}
+_FITS: dict[str, Callable[[Value], bool]] = {
+    "number": _number,
+    "count": lambda value: isinstance(value, int) and type(value) is int and value >= 0,
+    "any": lambda value: True,
+    "pattern": lambda value: isinstance(value, str),
+    "key": _is_key,
+    "keys": lambda value: isinstance(value, Vector) and all(map(_is_key, value.items)),
+}
