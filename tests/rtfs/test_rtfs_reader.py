@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -332,3 +334,18 @@ def test_any_text_gives_forms_or_a_read_error_with_a_place(text: str | bytes):
         assert str(problem).startswith(f"line {problem.line}, column {problem.column}: {problem.message}; expected ")
     else:
         assert read(write_program(forms)) == forms
+
+
+def test_the_programs_of_the_reference_read_and_are_written_back():
+    cases = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))["cases"]
+    refused = []
+    for case in cases:
+        try:
+            program = read(case["source"])
+        except ReadError:
+            refused.append(case["source"])
+        else:
+            assert read(write_program(program)) == program
+    # The reader takes the shapes of special forms as they come; the compiler refuses these two.
+    shapes = ["(def)", "(if true)"]
+    assert sorted(refused + shapes) == sorted(case["source"] for case in cases if case.get("phase") == "parse")
