@@ -57,7 +57,7 @@ class _Open:
     """A bracket that is not closed yet, or a prefix that waits for its forms."""
 
     mark: str
-    start: int
+    at: Position
     wanted: int
     """How many forms complete it; 0 for a bracket, which is closed by its closer."""
     items: list[Form] = field(default_factory=list)
@@ -130,7 +130,7 @@ class _Reader:
 
     def forms(self) -> tuple[Form, ...]:
         """Return the forms of the whole text."""
-        program = _Open("", 0, 0)
+        program = _Open("", Position(1, 1), 0)
         self.open.append(program)
         frame, append = program, program.items.append
         atoms = _ATOMS
@@ -154,7 +154,7 @@ class _Reader:
                 else:
                     append(Symbol(name, at))
             elif kind == tokens.OPENER:
-                frame = self.push(token[kind], start, 0)
+                frame = self.push(token[kind], Position(line, start - line_start + 1), 0)
                 append = frame.items.append
                 continue
             elif kind == tokens.CLOSER:
@@ -165,7 +165,8 @@ class _Reader:
             elif kind in atoms:
                 append(atoms[kind](self, token[kind], Position(line, start - line_start + 1), start))
             elif kind == tokens.PREFIX:
-                frame = self.push(token[kind], start, 2 if token[kind] == "^" else 1)
+                mark = token[kind]
+                frame = self.push(mark, Position(line, start - line_start + 1), 2 if mark == "^" else 1)
                 append = frame.items.append
                 continue
             elif kind == tokens.COMMENT:
@@ -181,11 +182,11 @@ class _Reader:
             self.fail_unclosed(frame)
         return tuple(program.items)
 
-    def push(self, mark: str, start: int, wanted: int) -> _Open:
+    def push(self, mark: str, at: Position, wanted: int) -> _Open:
         """Open a bracket or a prefix."""
         if len(self.open) > self.max_depth:
-            self.fail(start, f"more than {self.max_depth} forms stand inside each other", "a flatter program")
-        frame = _Open(mark, start, wanted)
+            self.fail(self.offset(at), f"more than {self.max_depth} forms stand inside each other", "a flatter program")
+        frame = _Open(mark, at, wanted)
         self.open.append(frame)
         if mark == "#(":
             self.short.append(frame)
@@ -199,7 +200,7 @@ class _Reader:
         if len(self.open) == 1:
             self.fail(start, f"`{closer}` closes nothing", f"{_A_FORM} or the end")
         if tokens.CLOSERS[frame.mark] != closer:
-            line, column = self.at(frame.start)
+            line, column = frame.at
             message = f"`{closer}` does not close the `{frame.mark}` of line {line}, column {column}"
             self.fail(start, message, f"`{tokens.CLOSERS[frame.mark]}`")
         self.open.pop()
@@ -209,7 +210,7 @@ class _Reader:
 
     def closed(self, frame: _Open) -> Form:
         """Return the form that a closed bracket makes."""
-        at = self.at(frame.start)
+        at = frame.at
         items = tuple(frame.items)
         if frame.mark == "{":
             return MapForm(self.entries(frame), at)
@@ -258,7 +259,7 @@ class _Reader:
 
     def prefixed(self, frame: _Open) -> Form:
         """Return the form of a complete prefix."""
-        at = self.at(frame.start)
+        at = frame.at
         if frame.mark == "`":
             return Quasiquote(frame.items[0], at)
         if frame.mark == "~":
@@ -340,9 +341,9 @@ class _Reader:
     def fail_unclosed(self, frame: _Open) -> NoReturn:
         """Say that the source ended inside a bracket or after a prefix."""
         if frame.wanted:
-            self.fail(frame.start, f"{_quoted(frame.mark)} has no form after it", _A_FORM)
+            self.fail(self.offset(frame.at), f"{_quoted(frame.mark)} has no form after it", _A_FORM)
         expected = f"`{tokens.CLOSERS[frame.mark]}` before the end of the source"
-        self.fail(frame.start, f"this `{frame.mark}` is never closed", expected)
+        self.fail(self.offset(frame.at), f"this `{frame.mark}` is never closed", expected)
 
 
 _ATOMS: dict[int, Callable[[_Reader, str, Position, int], Form]] = {
