@@ -45,16 +45,16 @@ atoms: st.SearchStrategy[Form] = st.one_of(
 keys = st.one_of(keywords, symbols, st.one_of(integers, texts).map(Literal))
 
 
-def _maps(forms: st.SearchStrategy[Form]) -> st.SearchStrategy[MapForm]:
-    entries = st.lists(st.tuples(keys, forms), max_size=4, unique_by=lambda entry: entry[0])
-    return entries.map(lambda found: MapForm(tuple(found)))
+# Filters only draw from leaves: hypothesis names a strategy whose filter refuses, and these names nest.
+@st.composite
+def _maps(draw: st.DrawFn, forms: st.SearchStrategy[Form]) -> MapForm:
+    return MapForm(tuple((key, draw(forms)) for key in draw(st.lists(keys, max_size=4, unique=True))))
 
 
 def _containers(forms: st.SearchStrategy[Form]) -> st.SearchStrategy[Form]:
-    items = st.lists(forms, max_size=5).map(tuple)
     return st.one_of(
-        items.filter(bool).map(ListForm),
-        items.map(VectorForm),
+        st.lists(forms, min_size=1, max_size=5).map(lambda items: ListForm(tuple(items))),
+        st.lists(forms, max_size=5).map(lambda items: VectorForm(tuple(items))),
         _maps(forms),
         forms.map(Quasiquote),
         forms.map(Unquote),
