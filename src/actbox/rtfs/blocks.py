@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import direct
-from .code import BIND, EVALUATE, JUMP, JUMP_UNLESS, RETURN, Frame
+from .code import BIND, EVALUATE, JUMP, JUMP_UNLESS, RETURN, Direct, Frame
 from .direct import Operand
 from .failures import RtfsError, type_error
 from .functions import Closure, Function
@@ -14,7 +14,7 @@ from .patterns import PatternCompiler
 from .scope import Label, Scope, Slot
 from .shapes import Binding, bindings, body_of, shape
 from .syntax import Form, ListForm, Position, Symbol
-from .values import MISSING, Value, type_name
+from .values import MISSING, Value, described
 
 if TYPE_CHECKING:
     from .compiler import Compiler, Compiling
@@ -109,7 +109,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
     pairs = bindings(parts[0])
     body = body_of(parts[1:])
     inner = Scope(scope.builder, scope)
-    if any(isinstance(b.pattern, Symbol) and compiler.mentions(b.value, b.pattern.name) for b in pairs):
+    if any(isinstance(b.pattern, Symbol) and compiler.means_itself(b.pattern.name, b.value) for b in pairs):
         return (yield from _recursive_let(compiler, pairs, body, inner, tail))
     builder = scope.builder
     before: list[tuple[Operand, int]] = []
@@ -137,9 +137,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
     return last
 
 
-def _recursive_let(
-    compiler: Compiler, pairs: list[Binding], body: Form, inner: Scope, tail: bool
-) -> Compiling:
+def _recursive_let(compiler: Compiler, pairs: list[Binding], body: Form, inner: Scope, tail: bool) -> Compiling:
     """A `let` in which a value mentions its own name: all names are there from the start, and all are functions."""
     builder = inner.builder
     if not compiler.lenient and not all(isinstance(binding.pattern, Symbol) for binding in pairs):
@@ -164,7 +162,7 @@ def _recursive_let(
     return (yield (body, Scope(builder, inner), tail))
 
 
-def _into(cell: int, value: Operand) -> direct.Direct:
+def _into(cell: int, value: Operand) -> Direct:
     run = value.run
 
     def set_cell(frame: Frame) -> Value:
@@ -184,8 +182,7 @@ def _checked(name: str) -> Callable[[Value], Value]:
             return value
         raise RtfsError(
             "TypeError",
-            f"{name} is a {type_name(value)}; where a let mentions its own names, all of its values are functions",
+            f"{name} is {described(value)}; where a let mentions its own names, all of its values are functions",
         )
 
     return check
-

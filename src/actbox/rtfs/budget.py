@@ -13,12 +13,14 @@ from dataclasses import dataclass, fields
 from actbox.core.errors import InvalidValue
 
 from .failures import BudgetExhausted
-from .values import Value, size_of
+from .values import Value, own_size_of, size_of
 
 SLICE = 2048
 """Steps between two looks at the clock: about a millisecond."""
 
 
+ENTRIES_PER_STEP = 16
+"""Entries of a map that are copied in the time of one step."""
 COPIED_PER_STEP = 64
 """Elements of a sequence, or bytes of a string, that are copied in the time of one step."""
 
@@ -90,14 +92,17 @@ class Meter:
             "depth", f"more than {self.budget.depth} calls wait for one another; make the last call a tail call"
         )
 
+    def bound(self, size: int) -> None:
+        """Raise where a value of this size would be too large."""
+        if size > self.value_bytes:
+            raise BudgetExhausted("value_bytes", f"a value of {size} bytes; at most {self.value_bytes} are allowed")
+
     def allocate(self, size: int) -> None:
-        """Spend the bytes of one value that is about to be made.
+        """Spend bytes of memory, those of parts that are shared not among them.
 
         Not every value lives on: where the bytes spent come to the limit, those that are alive are counted, and what
         is left of the limit (at least a quarter of it) may be spent until the next count.
         """
-        if size > self.value_bytes:
-            raise BudgetExhausted("value_bytes", f"a value of {size} bytes; at most {self.value_bytes} are allowed")
         self._allowance -= size
         if self._allowance < 0:
             limit = self.budget.memory_bytes
@@ -107,6 +112,9 @@ class Meter:
             self._allowance = max(limit - alive, limit // 4)
 
     def made(self, value: Value) -> Value:
-        """Spend the bytes of a value that was made, and return it."""
-        self.allocate(size_of(value))
+        """Spend the bytes of a value that was made, its parts aside, and return it. Raises where it is too large."""
+        size = size_of(value)
+        if size > self.value_bytes:
+            self.bound(size)
+        self.allocate(own_size_of(value))
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import direct
-from .code import HOST, Frame
+from .code import HOST, Direct, Frame
 from .direct import Operand, constant
 from .scope import Scope
 from .shapes import shape
@@ -41,7 +41,7 @@ def host_call(compiler: Compiler, form: ListForm, scope: Scope, tail: bool, meta
     return direct.local(slot)
 
 
-def _together(arguments: list[Operand], meta: Operand) -> direct.Direct:
+def _together(arguments: list[Operand], meta: Operand) -> Direct:
     runs, last = tuple(argument.run for argument in arguments), meta.run
 
     def run(frame: Frame) -> tuple[tuple[object, ...], object]:

@@ -23,7 +23,8 @@ MAX_NESTING: Final = 24
 WIDE_FRAME: Final = 64
 """Slots from which on a frame counts as memory."""
 
-# The operations, with what the operands are, as the compiler writes them and the machine obeys them.
+# The operations, with what the operands are, as the compiler writes them and the machine obeys them. The machine
+# tells them apart by their order: what only goes on within a frame comes first, then what gives a value.
 EVALUATE: Final = 0
 """direct, slot: put the value into the slot."""
 JUMP_UNLESS: Final = 1

@@ -79,12 +79,10 @@ class Compiler:
         has_macros = bool(self._macros.names)
         for form in forms:
             for node in walk(form):
-                name = head_name(node) if type(node) is ListForm else ""  # type: ignore[arg-type]
+                name = head_name(node) if isinstance(node, ListForm) else ""
                 if name in _DEFINERS:
                     has_macros = has_macros or name == "defmacro"
-                    self._defined.update(
-                        part.name for part in node.parts()[1:2] if isinstance(part, Symbol)
-                    )
+                    self._defined.update(part.name for part in node.parts()[1:2] if isinstance(part, Symbol))
                     if name == "import":
                         self._defined.update(part.name for part in walk(node) if isinstance(part, Symbol))
         codes = []
@@ -105,6 +103,10 @@ class Compiler:
     def mentions(self, form: Form, name: str) -> bool:
         """Return whether the form mentions the name."""
         return not isinstance(form, (Literal, Keyword)) and self._mentions.has(form, name)
+
+    def means_itself(self, name: str, value: Form) -> bool:
+        """Return whether a value that is bound to a name mentions that name."""
+        return not isinstance(value, (Literal, Keyword)) and self._mentions.means(value, name)
 
     def looping(self, function: ListForm) -> Form:
         """Return the form of a function that calls itself as `recur`."""
@@ -174,7 +176,9 @@ class Compiler:
         if isinstance(head, Keyword):
             operands = yield from self.operands(arguments, scope)
             if not 1 <= len(operands) <= 2:
-                error = RtfsError("ArityMismatch", f":{head.name} takes a map and a default, not {len(operands)} arguments")
+                error = RtfsError(
+                    "ArityMismatch", f":{head.name} takes a map and a default, not {len(operands)} arguments"
+                )
                 return self.failing(error, at)
             return self.settle(direct.call(partial(get_by_keyword, head), operands, at), scope)
         function = yield (head, scope, False)
@@ -341,5 +345,5 @@ class Compiler:
         return result
 
     def check(self, schema: Form, what: str, *, every: bool = False) -> Callable[[Value], Value]:
-        """Return what gives back a value of this type, or sequence of such, and raises TypeValidationError for others."""
+        """Return what gives back a value of this type (or a sequence of such) and raises for others."""
         return checker(parse(schema, self.structs), what, self.meter, every=every)

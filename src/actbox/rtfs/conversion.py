@@ -10,7 +10,7 @@ from typing import Any
 from .failures import BudgetExhausted, invalid, type_error
 from .syntax import Keyword, Resource, Symbol, Timestamp, Uuid
 from .text import float_text
-from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, type_name
+from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, described
 
 _PLAIN = frozenset({type(None), bool, int, str})
 
@@ -82,7 +82,7 @@ def _scalar_to_json(value: Any) -> Any:
         return value.text
     if kind is ErrorValue:
         return {"error": value.name, "message": value.message}
-    raise type_error(f"a {type_name(value)} cannot be said in JSON")
+    raise type_error(f"{described(value)} cannot be said in JSON")
 
 
 def from_json(data: Any, *, loose: bool = False) -> Value:

@@ -167,7 +167,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def operator_call(name: str, function: Callable[..., Value], operands: Sequence[Operand], at: Position) -> Operand | None:
+def operator_call(
+    name: str, function: Callable[..., Value], operands: Sequence[Operand], at: Position
+) -> Operand | None:
     """Return a fast form of a library function of two integers; `None` where there is none."""
     if len(operands) != 2:
         return None
@@ -191,7 +193,7 @@ def _arithmetic(
         def run(frame: Frame) -> Value:
             x = frame[index]
             if type(x) is int and INT_MIN <= (result := fast(x, number)) <= INT_MAX:
-                return result  # type: ignore[no-any-return]
+                return result
             return _located(slow, x, number, at)
 
         return run
@@ -201,7 +203,7 @@ def _arithmetic(
         def run_locals(frame: Frame) -> Value:
             x, y = frame[index], frame[other]
             if type(x) is int and type(y) is int and INT_MIN <= (result := fast(x, y)) <= INT_MAX:
-                return result  # type: ignore[no-any-return]
+                return result
             return _located(slow, x, y, at)
 
         return run_locals
@@ -210,7 +212,7 @@ def _arithmetic(
     def run_any(frame: Frame) -> Value:
         x, y = first(frame), second(frame)
         if type(x) is int and type(y) is int and INT_MIN <= (result := fast(x, y)) <= INT_MAX:
-            return result  # type: ignore[no-any-return]
+            return result
         return _located(slow, x, y, at)
 
     return run_any
@@ -225,7 +227,7 @@ def _comparison(
         def run(frame: Frame) -> Value:
             x = frame[index]
             if type(x) is int:
-                return fast(x, number)  # type: ignore[no-any-return]
+                return fast(x, number)
             return _located(slow, x, number, at)
 
         return run
@@ -234,7 +236,7 @@ def _comparison(
     def run_any(frame: Frame) -> Value:
         x, y = first(frame), second(frame)
         if type(x) is int and type(y) is int:
-            return fast(x, y)  # type: ignore[no-any-return]
+            return fast(x, y)
         return _located(slow, x, y, at)
 
     return run_any

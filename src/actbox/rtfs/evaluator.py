@@ -267,5 +267,3 @@ def _with_excerpt(error: ReadError, source: str | bytes) -> ReadError:
         start = text.find("\n", start) + 1
     excerpt = excerpt_of(text, start + error.column - 1)
     return ReadError(error.message, error.line, error.column, error.expected, excerpt)
-
-

@@ -18,7 +18,9 @@ class RtfsError(ActboxError):
     0 where no source text is to blame. `limit` names the field of `Budget` that was spent, and is empty otherwise.
     """
 
-    def __init__(self, name: str, message: str, line: int = 0, column: int = 0, limit: str = "", hint: str = "") -> None:
+    def __init__(
+        self, name: str, message: str, line: int = 0, column: int = 0, limit: str = "", hint: str = ""
+    ) -> None:
         super().__init__(name, message)
         self.name = name
         self.message = message

@@ -112,7 +112,6 @@ def loop_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> C
 
 def quote_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(quote form)`: the form as data."""
+    yield from ()  # a generator, as all forms are
     (part,) = shape(form, 1, 1, "(quote form)")
     return constant(compiler.meter.made(quoted(part)))
-    yield  # a generator, as all forms are
-

@@ -9,7 +9,7 @@ from typing import Any
 from .functions import Closure
 from .values import EMPTY_BYTES, ENTRY_BYTES, REFERENCE_BYTES, SCALAR_BYTES, List, Map, Vector, size_of
 
-_ITERATORS = (type(iter(())), type(iter([])))
+_ITERATORS: tuple[type, ...] = (type(iter(())), type(iter([])))
 
 
 def live_bytes(roots: Iterable[Any]) -> int:

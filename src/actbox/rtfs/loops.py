@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import direct
 from .blocks import bind
-from .code import EVALUATE, JUMP, JUMP_UNLESS, Frame
+from .code import EVALUATE, JUMP, JUMP_UNLESS, Direct, Frame
 from .direct import Operand, constant
 from .failures import RtfsError, type_error
 from .library.sequences import elements
 from .scope import Label, Scope, Slot
 from .shapes import bindings, body_of, malformed, shape
 from .syntax import ListForm, Literal, Symbol
-from .values import MISSING, Value, Vector, size_of, type_name
+from .values import MISSING, REFERENCE_BYTES, SCALAR_BYTES, Value, Vector, described
 
 if TYPE_CHECKING:
     from .compiler import Compiler, Compiling
@@ -118,7 +118,7 @@ def step_loop_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool)
 
 def _turns(count: Value) -> Any:
     if type(count) is not int:
-        raise type_error(f"dotimes counts to an integer, not to a {type_name(count)}")
+        raise type_error(f"dotimes counts to an integer, not to {described(count)}")
     return iter(range(count))
 
 
@@ -126,7 +126,7 @@ def _elements_of(value: Value) -> Iterator[Value]:
     return iter(elements(value, "for"))
 
 
-def _next(turns: int, item: int) -> direct.Direct:
+def _next(turns: int, item: int) -> Direct:
     def run(frame: Frame) -> Value:
         frame[item] = found = next(frame[turns], MISSING)
         return found is not MISSING
@@ -134,12 +134,12 @@ def _next(turns: int, item: int) -> direct.Direct:
     return run
 
 
-def _append(compiler: Compiler, found: int, body: Operand) -> direct.Direct:
+def _append(compiler: Compiler, found: int, body: Operand) -> Direct:
     run, meter = body.run, compiler.meter
 
     def append(frame: Frame) -> Value:
         value = run(frame)
-        meter.allocate(8 + (0 if value is None else min(size_of(value), 24)))
+        meter.allocate(REFERENCE_BYTES + SCALAR_BYTES)
         frame[found].append(value)
         return None
 

@@ -17,7 +17,6 @@ from .code import (
     EVALUATE,
     HOST,
     JUMP,
-    JUMP_UNLESS,
     MATCH,
     RAISE,
     RETURN,
@@ -31,7 +30,7 @@ from .failures import BudgetExhausted, RtfsError, type_error
 from .functions import Closure, Function, arity_mismatch
 from .library.literals import get_by_keyword
 from .syntax import NOWHERE, Keyword, Position
-from .values import List, Map, Value, type_name
+from .values import List, Map, Value, described
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Done:
 class Machine:
     """One evaluation of one piece of code."""
 
-    __slots__ = ("_at", "_code", "_frame", "_handlers", "_meter", "_pc", "_pauses", "_stack", "_waiting")
+    __slots__ = ("_at", "_code", "_frame", "_handlers", "_meter", "_pauses", "_pc", "_stack", "_waiting")
 
     def __init__(self, meter: Meter, *, pauses: bool) -> None:
         self._meter = meter
@@ -134,20 +133,19 @@ class Machine:
                         meter.check_time()
                         spent, room = 0, min(SLICE, meter.steps_left)
                     pc += 1
-                    if operation == EVALUATE:
-                        frame[b] = a(frame)
-                        continue
-                    if operation == JUMP_UNLESS:
-                        test = a(frame)
-                        if test is False or test is None:
+                    if operation <= JUMP:
+                        if operation == EVALUATE:
+                            frame[b] = a(frame)
+                        elif operation == JUMP:
                             pc = b
-                        continue
-                    if operation == JUMP:
-                        pc = b
+                        else:  # JUMP_UNLESS
+                            test = a(frame)
+                            if test is False or test is None:
+                                pc = b
                         continue
                     if operation == RETURN:
                         value = a(frame)
-                    elif operation == CALL or operation == TAIL_CALL:
+                    elif operation <= TAIL_CALL:
                         function = a(frame)
                         arguments = b(frame)
                         if type(function) is Closure:
@@ -160,12 +158,14 @@ class Machine:
                                     if len(stack) >= depth:
                                         raise meter.too_deep()
                                     stack.append((code, pc, frame, c))
-                                arguments += callee.blank
+                                if callee.blank:
+                                    arguments += callee.blank
                                 code, pc = callee, 0
                                 self._frame = frame = arguments
-                                instructions = code.instructions
+                                instructions = callee.instructions
                                 continue
-                            arguments += callee.blank
+                            if callee.blank:
+                                arguments += callee.blank
                             spent += callee.leaf_cost
                             value = callee.leaf(arguments)
                             if operation == CALL:
@@ -300,7 +300,7 @@ def _call_plain(function: Any, arguments: Frame, meter: Meter) -> Value:
         if not 2 <= len(arguments) <= 3:
             raise RtfsError("ArityMismatch", f":{function.name} takes a map and a default")
         return get_by_keyword(function, *arguments[1:])
-    raise RtfsError("NotCallable", f"a {type_name(function)} cannot be called")
+    raise RtfsError("NotCallable", f"{described(function)} cannot be called")
 
 
 def _host_name(name: Value) -> str:
@@ -308,7 +308,7 @@ def _host_name(name: Value) -> str:
         return name.name
     if type(name) is str:
         return name
-    raise type_error(f"call takes a capability's name, a keyword or a string, not a {type_name(name)}")
+    raise type_error(f"call takes a capability's name, a keyword or a string, not {described(name)}")
 
 
 def _returning(value: Value) -> Code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import direct
@@ -30,9 +31,7 @@ def match_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> 
     for pattern, guard, body in clauses:
         inner = Scope(builder, scope)
         following = Label()
-        made = PatternCompiler(
-            compiler.meter, lambda name, inner=inner: declare(inner, name), builder.slot, refutable=True  # type: ignore[misc]
-        )
+        made = PatternCompiler(compiler.meter, partial(declare, inner), builder.slot, refutable=True)
         steps = made.steps(pattern, source)
         if steps:
             builder.emit(MATCH, len(steps), steps, following, None, pattern.at)

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections import defaultdict
 
 from .budget import Meter
-from .syntax import Node, Symbol, walk
+from .shapes import head_name
+from .syntax import ListForm, Node, Symbol, VectorForm, walk
 
 FORMS_PER_STEP = 4
 
@@ -20,6 +21,21 @@ class Mentions:
         self._places: dict[str, list[int]] = defaultdict(list)
         self._kept: list[Node] = []
         self._count = 0
+
+    def means(self, form: Node, name: str) -> bool:
+        """Return whether the name, where it stands in the form, can mean a binding outside of it."""
+        if not self.has(form, name):
+            return False
+        left = [form]
+        while left:
+            node = left.pop()
+            self._meter.charge(1)
+            if isinstance(node, Symbol):
+                if node.name == name:
+                    return True
+            elif self.has(node, name):
+                left.extend(_outside(node, name))
+        return False
 
     def has(self, form: Node, name: str) -> bool:
         """Return whether the symbol stands in the form."""
@@ -45,3 +61,17 @@ class Mentions:
             if isinstance(node, Symbol):
                 self._places[node.name].append(index)
         self._count += len(order)
+
+
+def _outside(form: Node, name: str) -> tuple[Node, ...]:
+    """Return the parts of a form in which the name does not certainly mean something that the form itself binds."""
+    parts = form.parts()
+    if not isinstance(form, ListForm) or len(parts) < 2 or not isinstance(parts[1], VectorForm):
+        return parts
+    head = head_name(form)
+    if head in ("fn", "λ"):
+        return () if Symbol(name) in parts[1].items else parts[2:]
+    if head in ("let", "loop", "for", "dotimes") and Symbol(name) in parts[1].items[::2]:
+        # Pairs without types only: the values up to the one that the name is bound to.
+        return parts[1].items[1 : 2 * parts[1].items[::2].index(Symbol(name)) + 2 : 2]
+    return parts

@@ -45,6 +45,7 @@ def _is_clause(form: Form) -> bool:
 
 def import_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(import a.b)`, `(import a.b :as m)`, `(import a.b :only [name …])`: names of a module by a shorter way."""
+    yield from ()  # a generator, as all forms are
     expected = "(import module :as name) or (import module :only [name …])"
     parts = shape(form, 1, None, expected)
     module = symbol_name(parts[0], expected)
@@ -62,11 +63,11 @@ def import_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) ->
         else:
             raise malformed(key, "not an option of import", expected)
     return constant(None)
-    yield  # a generator, as all forms are
 
 
 def defstruct_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
-    """`(defstruct Name :field Type …)`: a function that takes a map and gives it back if its fields are of the types."""
+    """`(defstruct Name :field Type …)`: a function that gives a map back if its fields fit."""
+    yield from ()  # a generator, as all forms are
     expected = "(defstruct Name :field Type …)"
     parts = shape(form, 1, None, expected)
     name = symbol_name(parts[0], expected)
@@ -75,7 +76,7 @@ def defstruct_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool)
     if len(rest) == 1 and isinstance(rest[0], MapForm):
         fields = [VectorForm(entry) for entry in rest[0].entries]
     elif rest and all(isinstance(part, VectorForm) for part in rest):
-        fields = [VectorForm(tuple(item for item in part.parts() if not is_colon(item))) for part in rest]  # type: ignore[misc]
+        fields = [VectorForm(tuple(item for item in part.parts() if not is_colon(item))) for part in rest]
     elif len(rest) % 2 == 0:
         fields = [VectorForm(pair) for pair in zip(rest[::2], rest[1::2], strict=True)]
     else:
@@ -86,6 +87,3 @@ def defstruct_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool)
     made = Function(name, (1, 1), f"Returns the map if it is a {name}.", check, f"({name} map)")
     cell = None if scope.is_global else declare(scope, name, boxed=True)
     return define(compiler, name, constant(made), scope, cell)
-    yield  # a generator, as all forms are
-
-

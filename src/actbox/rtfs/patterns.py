@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from .code import Frame
 from .budget import COPIED_PER_STEP, Meter
+from .code import Frame
 from .shapes import malformed
 from .syntax import Form, Keyword, Literal, MapForm, Resource, Symbol, Timestamp, Uuid, VectorForm
-from .values import EMPTY_BYTES, MISSING, List, Map, Value, Vector, equal, heads, key_of, type_name
+from .values import EMPTY_BYTES, MISSING, List, Map, Value, Vector, described, equal, heads, key_of
 
 Step: TypeAlias = Callable[[Frame], str | None]
 
@@ -89,7 +89,9 @@ class PatternCompiler:
         targets = tuple(self._target(item, inner) for item in items)
         if has_rest:
             rest = self._target(tail, inner)
-        return _vector_step(self._meter, slot, targets, has_rest, rest, self._rest, self._lenient and not self._refutable)
+        return _vector_step(
+            self._meter, slot, targets, has_rest, rest, self._rest, self._lenient and not self._refutable
+        )
 
     def _map(self, form: MapForm, slot: int, inner: list[tuple[Form, int]], found: list[Step]) -> Step:
         wanted: list[tuple[Any, int]] = []
@@ -135,7 +137,13 @@ def _same(source: int, value: Value) -> Step:
 
 
 def _vector_step(
-    meter: Meter, source: int, targets: tuple[int, ...], has_rest: bool, rest: int, rest_type: type[Vector] | type[List], fill: bool
+    meter: Meter,
+    source: int,
+    targets: tuple[int, ...],
+    has_rest: bool,
+    rest: int,
+    rest_type: type[Vector] | type[List],
+    fill: bool,
 ) -> Step:
     count = len(targets)
     needed = f"needs {'at least ' if has_rest else ''}{count} element{'' if count == 1 else 's'}"
@@ -147,7 +155,7 @@ def _vector_step(
         elif type(value) is Vector or type(value) is List:
             items = value.items
         else:
-            return f"needs a vector, not a {type_name(value)}"
+            return f"needs a vector, not {described(value)}"
         if fill:
             if len(items) < count:
                 items += (None,) * (count - len(items))
@@ -174,7 +182,7 @@ def _map_step(
         value = frame[source]
         if type(value) is not Map:
             if value is not None or not fill or refutable:
-                return f"needs a map, not a {type_name(value)}"
+                return f"needs a map, not {described(value)}"
             value = Map()
         if exact and len(value.entries) != len(keys):
             return "has other keys"

@@ -24,7 +24,7 @@ from .syntax import (
     Unquote,
     VectorForm,
 )
-from .values import List, Map, Value, Vector, type_name
+from .values import List, Map, Value, Vector, described
 
 if TYPE_CHECKING:
     from .compiler import Compiler, Compiling
@@ -73,7 +73,7 @@ def _build(form: Form, unquoted: Any, meter: Meter | None) -> Value:
         elif isinstance(node, Splice):
             (sequence,) = unquoted(node)
             if not isinstance(sequence, (Vector, List)):
-                raise type_error(f"~@ splices a vector or a list, not a {type_name(sequence)}")
+                raise type_error(f"~@ splices a vector or a list, not {described(sequence)}")
             done[-1].extend(sequence.items)
         elif isinstance(node, Literal):
             done[-1].append(node.value)

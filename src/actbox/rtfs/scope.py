@@ -48,7 +48,9 @@ class Builder:
         self.slots += 1
         return self.slots - 1
 
-    def emit(self, operation: int, cost: int, a: Any = None, b: Any = None, c: Any = None, at: Position = NOWHERE) -> None:
+    def emit(
+        self, operation: int, cost: int, a: Any = None, b: Any = None, c: Any = None, at: Position = NOWHERE
+    ) -> None:
         """Add an instruction."""
         self.instructions.append((operation, cost, a, b, c, at))
         self.count += 1

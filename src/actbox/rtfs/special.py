@@ -103,8 +103,8 @@ def step_parallel_form(compiler: Compiler, form: ListForm, scope: Scope, tail: b
 
 def defmacro_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """A macro that the expander has seen: its definition is nil."""
+    yield from ()  # a generator, as all forms are
     raise malformed(form, "defmacro stands where no macro can be defined", "defmacro before the form that uses it")
-    yield  # pragma: no cover
 
 
 SPECIAL_FORMS: dict[str, Special] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import direct
-from .code import END_TRY, EVALUATE, JUMP, RAISE, TRY, Frame
+from .code import END_TRY, EVALUATE, JUMP, RAISE, TRY, Direct, Frame
 from .scope import Label, Scope, Slot
 from .shapes import body_of, head_name, malformed, shape
 from .syntax import Form, ListForm, Literal, Symbol
@@ -83,7 +83,7 @@ def _nothing(_: Frame) -> Value:
     return None
 
 
-def _error_value(caught: int) -> direct.Direct:
+def _error_value(caught: int) -> Direct:
     def run(frame: Frame) -> Value:
         error = frame[caught]
         return ErrorValue(error.name, error.message)

@@ -154,6 +154,12 @@ def type_name(value: Value) -> str:
     return _NAMES.get(type(value), "function")
 
 
+def described(value: Value) -> str:
+    """Return the value's type with an article, as messages need it: `an integer`, `nil`."""
+    name = type_name(value)
+    return name if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
 def key_of(key: Value) -> Any:
     """Return what stands for this key in a map's `entries`. Raises TypeError for a collection, and for a NaN."""
     kind = type(key)
@@ -165,7 +171,7 @@ def key_of(key: Value) -> Any:
         if key != key:
             raise invalid("NaN cannot be a map's key, since it is not equal to itself")
         return (float, key)
-    raise type_error(f"a map's key is a keyword, string, number, boolean or nil, not a {type_name(key)}")
+    raise type_error(f"a map's key is a keyword, string, number, boolean or nil, not {described(key)}")
 
 
 def size_of(value: Value) -> int:
@@ -177,6 +183,16 @@ def size_of(value: Value) -> int:
     if kind is Vector or kind is Map or kind is List:
         return value.size  # type: ignore[attr-defined, no-any-return]
     return SCALAR_BYTES
+
+
+def own_size_of(value: Value) -> int:
+    """Return the bytes that this value counts for without its parts, which it may share with others."""
+    kind = type(value)
+    if kind is Vector or kind is List:
+        return EMPTY_BYTES + REFERENCE_BYTES * len(value.items)  # type: ignore[attr-defined]
+    if kind is Map:
+        return EMPTY_BYTES + ENTRY_BYTES * len(value.entries)  # type: ignore[attr-defined]
+    return size_of(value)
 
 
 def entry_size(inner: Any, value: Value) -> int:

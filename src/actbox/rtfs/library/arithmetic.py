@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from actbox.rtfs.failures import RtfsError, invalid, type_error
 from actbox.rtfs.text import float_text
-from actbox.rtfs.values import INT_MAX, INT_MIN, Value, type_name
+from actbox.rtfs.values import INT_MAX, INT_MIN, Value, described
 
 from .table import Table, expect_int
 
@@ -21,7 +21,7 @@ def number(value: Value, name: str) -> Number:
     """Return the number. Raises TypeError naming the function for anything else."""
     if type(value) is int or type(value) is float:
         return value
-    raise type_error(f"{name} takes numbers, not a {type_name(value)}")
+    raise type_error(f"{name} takes numbers, not {described(value)}")
 
 
 def whole(value: int, name: str) -> int:
@@ -101,7 +101,7 @@ def mod(x: Value, y: Value) -> Number:
 
 @ARITHMETIC.plain("pow", least=2, shown="x y")
 def power(x: Value, y: Value) -> Number:
-    """x to the power of y; an integer where both are and y is not negative."""
+    """X to the power of y; an integer where both are and y is not negative."""
     base, exponent = number(x, "pow"), number(y, "pow")
     if type(base) is int and type(exponent) is int and exponent >= 0:
         if abs(base) > 1 and exponent > 64:
@@ -203,7 +203,7 @@ def _ordered(name: str, holds: Callable[[Number | str, Number | str], bool], doc
         if type(x) is str and type(y) is str:
             return holds(x, y)
         if type(x) is str or type(y) is str:
-            raise type_error(f"{name} takes two numbers or two strings, not a {type_name(x)} and a {type_name(y)}")
+            raise type_error(f"{name} takes two numbers or two strings, not {described(x)} and {described(y)}")
         return holds(number(x, name), number(y, name))
 
     compare.__doc__ = doc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from actbox.rtfs.failures import RtfsError, type_error
 from actbox.rtfs.syntax import Keyword, Symbol
 from actbox.rtfs.text import show
-from actbox.rtfs.values import ErrorValue, Map, Value, type_name
+from actbox.rtfs.values import ErrorValue, Map, Value, described
 
 from .table import Table, expect_string
 
@@ -20,7 +20,7 @@ def get_message(error: Value) -> Value:
         return error.message
     if type(error) is Map:
         return error.find(Keyword("message"))
-    raise type_error(f"getMessage takes an error, not a {type_name(error)}")
+    raise type_error(f"getMessage takes an error, not {described(error)}")
 
 
 @ERRORS.plain("Exception", least=1, most=None, shown="message")

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from actbox.rtfs.budget import COPIED_PER_STEP, Meter
+from actbox.rtfs.budget import COPIED_PER_STEP, ENTRIES_PER_STEP, Meter
 from actbox.rtfs.failures import RtfsError, invalid, type_error
 from actbox.rtfs.functions import Calls
 from actbox.rtfs.values import (
     EMPTY_BYTES,
     MISSING,
     REFERENCE_BYTES,
+    SCALAR_BYTES,
     List,
     Map,
     Value,
     Vector,
+    described,
     is_true,
     key_of,
     size_of,
-    type_name,
 )
 
 from .maps import with_entry
@@ -43,9 +44,8 @@ class _Gathered:
 
     def add(self, value: Value) -> None:
         self._size += REFERENCE_BYTES + size_of(value)
-        self._meter.allocate(REFERENCE_BYTES)
-        if self._size > self._meter.value_bytes:
-            self._meter.allocate(self._size)
+        self._meter.allocate(REFERENCE_BYTES + SCALAR_BYTES)
+        self._meter.bound(self._size)
         self.items.append(value)
 
     def vector(self) -> Vector:
@@ -54,12 +54,10 @@ class _Gathered:
 
 @HIGHER_ORDER.driven("map", least=2, most=None, shown="f xs …")
 def map_(meter: Meter, f: Value, *sequences: Value) -> Calls:
-    """A vector of what f gives for each element; of several sequences, for the first ones, the second ones and so on."""
+    """A vector of what f gives for each element; of several sequences, for those at the same place."""
     found = _Gathered(meter)
-    items = found.items
     for group in zip(*(elements(sequence, "map") for sequence in sequences), strict=False):
         found.add((yield f, group))
-    assert items is found.items
     return found.vector()
 
 
@@ -94,7 +92,7 @@ def remove(meter: Meter, f: Value, xs: Value) -> Calls:
 
 @HIGHER_ORDER.driven("reduce", least=2, most=3, shown="f start xs")
 def reduce_(meter: Meter, f: Value, *start_and_xs: Value) -> Calls:
-    """f of the start (or the first element) and an element, then of that and the next, and so on."""
+    """F of the start (or the first element) and an element, then of that and the next, and so on."""
     items = iter(elements(start_and_xs[-1], "reduce"))
     if len(start_and_xs) == 2:
         total = start_and_xs[0]
@@ -109,7 +107,7 @@ def reduce_(meter: Meter, f: Value, *start_and_xs: Value) -> Calls:
 
 @HIGHER_ORDER.driven("apply", least=2, most=None, shown="f x … xs")
 def apply(meter: Meter, f: Value, *arguments: Value) -> Calls:
-    """f of the arguments and of the elements of the last one."""
+    """F of the arguments and of the elements of the last one."""
     items = elements(arguments[-1], "apply")
     meter.charge(len(items) // COPIED_PER_STEP)
     return (yield f, (*arguments[:-1], *items))
@@ -159,12 +157,12 @@ def update(meter: Meter, xs: Value, key: Value, f: Value, *more: Value) -> Calls
     """The map or vector with what f gives for the value at the key (and further arguments) in its place."""
     if type(xs) is Map:
         value = yield f, (xs.find(key), *more)
-        meter.charge(len(xs.entries) // COPIED_PER_STEP)
+        meter.charge(len(xs.entries) // ENTRIES_PER_STEP)
         entries = dict(xs.entries)
         size = xs.size + with_entry(xs, entries, key_of(key), value)
         return meter.made(Map(entries, size, loose=xs.loose))
     if type(xs) is not Vector:
-        raise type_error(f"update takes a map or a vector, not a {type_name(xs)}")
+        raise type_error(f"update takes a map or a vector, not {described(xs)}")
     index = expect_int(key, "update")
     if not 0 <= index < len(xs.items):
         raise RtfsError("IndexOutOfBounds", f"there is no index {index} in a vector of {len(xs.items)}")
@@ -176,12 +174,12 @@ def update(meter: Meter, xs: Value, key: Value, f: Value, *more: Value) -> Calls
 
 @HIGHER_ORDER.driven("find", least=2, shown="m key")
 def find(meter: Meter, where: Value, key: Value) -> Calls:
-    """The entry of a map at a key, as `[key value]`, or nil; of a function and a sequence, the first element it takes."""
+    """The entry of a map at a key, as `[key value]`, or nil; of a function and a sequence, what fits first."""
     if type(where) is Map:
         found = where.find(key, MISSING)
         return None if found is MISSING else meter.made(Vector((key, found)))
     if type(key) is not Vector and type(key) is not List:
-        raise type_error(f"find takes a map and a key, not a {type_name(where)}")
+        raise type_error(f"find takes a map and a key, not {described(where)}")
     for item in key.items:
         if is_true((yield where, (item,))):
             return item

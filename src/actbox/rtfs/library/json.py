@@ -24,7 +24,7 @@ def serialize_json(meter: Meter, x: Value) -> str:
     """The value as JSON text; keywords become strings."""
     meter.charge(size_of(x) // COPIED_PER_STEP)
     text = json_text(x)
-    meter.allocate(size_of(text))
+    meter.made(text)
     return text
 
 
@@ -33,7 +33,5 @@ def serialize_json_pretty(meter: Meter, x: Value) -> str:
     """The value as JSON text of several lines."""
     meter.charge(size_of(x) // 8)
     text = json_text(x, pretty=True, most=meter.value_bytes)
-    meter.allocate(size_of(text))
+    meter.made(text)
     return text
-
-

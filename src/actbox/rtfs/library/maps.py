@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actbox.rtfs.budget import COPIED_PER_STEP, Meter
+from actbox.rtfs.budget import COPIED_PER_STEP, ENTRIES_PER_STEP, Meter
 from actbox.rtfs.failures import RtfsError, type_error
 from actbox.rtfs.syntax import Keyword
 from actbox.rtfs.values import (
@@ -13,11 +13,11 @@ from actbox.rtfs.values import (
     Map,
     Value,
     Vector,
+    described,
     entry_size,
     equal,
     key_of,
     size_of,
-    type_name,
 )
 
 from .table import Table, expect_int
@@ -29,7 +29,7 @@ def a_map(value: Value, name: str) -> Map:
     """Return the map. Raises TypeError naming the function for anything else."""
     if type(value) is Map:
         return value
-    raise type_error(f"{name} takes a map, not a {type_name(value)}")
+    raise type_error(f"{name} takes a map, not {described(value)}")
 
 
 @MAPS.metered("hash-map", least=0, most=None, shown="key value …")
@@ -48,14 +48,14 @@ def get(xs: Value, key: Value, default: Value = None) -> Value:
     if type(xs) is Vector or type(xs) is List:
         index = expect_int(key, "get")
         return xs.items[index] if 0 <= index < len(xs.items) else default
-    raise type_error(f"get takes a map or a vector, not a {type_name(xs)}")
+    raise type_error(f"get takes a map or a vector, not {described(xs)}")
 
 
 @MAPS.plain("get-in", least=2, most=3, shown="xs path default")
 def get_in(xs: Value, path: Value, default: Value = None) -> Value:
     """The value at the end of a path of keys and indexes; the default wherever the path ends early."""
     if type(path) is not Vector and type(path) is not List:
-        raise type_error(f"get-in takes a vector of keys, not a {type_name(path)}")
+        raise type_error(f"get-in takes a vector of keys, not {described(path)}")
     found: Value = xs
     for key in path.items:
         if type(found) is Map and type(key) not in (Vector, List, Map):
@@ -69,16 +69,18 @@ def get_in(xs: Value, path: Value, default: Value = None) -> Value:
     return found
 
 
-@MAPS.plain("contains?", least=2, shown="xs x")
-def contains(xs: Value, x: Value) -> bool:
+@MAPS.metered("contains?", least=2, shown="xs x")
+def contains(meter: Meter, xs: Value, x: Value) -> bool:
     """Whether a map has the key, a sequence the element, or a string the part."""
+    if type(xs) is not Map:
+        meter.charge(size_of(xs) // COPIED_PER_STEP)
     if type(xs) is Map:
         return xs.find(x, MISSING) is not MISSING
     if type(xs) is Vector or type(xs) is List:
         return any(equal(item, x) for item in xs.items)
     if type(xs) is str and type(x) is str:
         return x in xs
-    raise type_error(f"contains? takes a collection, not a {type_name(xs)}")
+    raise type_error(f"contains? takes a collection, not {described(xs)}")
 
 
 def with_entry(found: Map, entries: dict[Any, Value], key: Any, value: Value) -> int:
@@ -95,13 +97,13 @@ def assoc(meter: Meter, xs: Value, *parts: Value) -> Value:
         raise RtfsError("ArityMismatch", "assoc takes keys and values in pairs")
     pairs = list(zip(parts[::2], parts[1::2], strict=True))
     if type(xs) is Map:
-        meter.charge(len(xs.entries) // COPIED_PER_STEP)
+        meter.charge(len(xs.entries) // ENTRIES_PER_STEP)
         entries, size = dict(xs.entries), xs.size
         for key, value in pairs:
             size += with_entry(xs, entries, key_of(key), value)
         return meter.made(Map(entries, size, loose=xs.loose))
     if type(xs) is not Vector:
-        raise type_error(f"assoc takes a map or a vector, not a {type_name(xs)}")
+        raise type_error(f"assoc takes a map or a vector, not {described(xs)}")
     meter.charge(len(xs.items) // COPIED_PER_STEP)
     items, size = list(xs.items), xs.size
     for key, value in pairs:
@@ -121,7 +123,7 @@ def assoc(meter: Meter, xs: Value, *parts: Value) -> Value:
 def dissoc(meter: Meter, m: Value, *keys: Value) -> Value:
     """The map without these keys."""
     found = a_map(m, "dissoc")
-    meter.charge(len(found.entries) // COPIED_PER_STEP)
+    meter.charge(len(found.entries) // ENTRIES_PER_STEP)
     entries, size = dict(found.entries), found.size
     for key in keys:
         inner = key_of(key)
@@ -143,7 +145,7 @@ def merge(meter: Meter, *maps: Value) -> Value:
             continue
         found = a_map(value, "merge")
         loose = loose or found.loose
-        meter.charge(1 + len(found.entries) // 8)
+        meter.charge(1 + len(found.entries) // ENTRIES_PER_STEP)
         for key, item in found.entries.items():
             size += with_entry(found, entries, key, item)
     return meter.made(Map(entries, size, loose=loose))
@@ -153,7 +155,7 @@ def merge(meter: Meter, *maps: Value) -> Value:
 def keys(meter: Meter, m: Value) -> Value:
     """The keys, a vector."""
     found = a_map(m, "keys")
-    meter.charge(len(found.entries) // 8)
+    meter.charge(len(found.entries) // ENTRIES_PER_STEP)
     return meter.made(Vector(key for key, _ in found.pairs()))
 
 
@@ -161,5 +163,5 @@ def keys(meter: Meter, m: Value) -> Value:
 def vals(meter: Meter, m: Value) -> Value:
     """The values, a vector."""
     found = a_map(m, "vals")
-    meter.charge(len(found.entries) // 8)
+    meter.charge(len(found.entries) // ENTRIES_PER_STEP)
     return meter.made(Vector(found.entries.values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from actbox.rtfs.budget import COPIED_PER_STEP, Meter
 from actbox.rtfs.syntax import Keyword, Symbol
 from actbox.rtfs.values import List, Map, Value, Vector, equal, is_true, size_of, type_name
@@ -14,7 +16,7 @@ PREDICATES = Table()
 @PREDICATES.metered("=", least=1, most=None, shown="x …")
 def are_equal(meter: Meter, *values: Value) -> bool:
     """Whether all values are equal; 1 and 1.0 are not, nor are a vector and a list."""
-    for left, right in zip(values, values[1:], strict=False):
+    for left, right in pairwise(values):
         _charge(meter, left, right)
         if not equal(left, right):
             return False

@@ -6,6 +6,7 @@ the size and the groups of a pattern are bounded before it sees them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,8 @@ REGULAR_EXPRESSIONS = Table()
 MAX_PATTERN = 1000
 """Characters."""
 MAX_GROUPS = 100
+MAX_REPEATED = 20_000
+"""Atoms of a pattern when each repetition is written out, since the package takes memory for each."""
 MAX_SECONDS = 1.0
 """For one call, and never more than the evaluation has left."""
 
@@ -34,10 +37,37 @@ def compiled(pattern: str) -> Any:
         raise invalid(f"a pattern of {len(pattern)} characters; at most {MAX_PATTERN} are allowed")
     if pattern.count("(") > MAX_GROUPS or pattern.count("[") > MAX_GROUPS:
         raise invalid(f"a pattern with more than {MAX_GROUPS} groups")
+    if written_out(pattern) > MAX_REPEATED:
+        raise invalid(f"a pattern whose repetitions come to more than {MAX_REPEATED} characters")
     try:
         return regex.compile(pattern, regex.VERSION0)
     except (regex.error, OverflowError, ValueError, RecursionError) as error:
         raise invalid(f"not a regular expression: {error}") from None
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>\d*)(?:,(?P<most>\d*))?\}|.", re.DOTALL)
+
+
+def written_out(pattern: str) -> int:
+    """Return how many atoms the pattern has when each counted repetition is written out; never too few."""
+    groups: list[int] = [0]
+    last = 0
+    for token in _TOKEN.finditer(pattern):
+        text = token.group()
+        if text == "(":
+            groups.append(0)
+            last = 0
+        elif text == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif token["least"] is not None:
+            times = max(int((token["least"] or "1")[:9]), int((token["most"] or "1")[:9]), 1)
+            groups[-1] += last * (times - 1)
+            last *= times
+        elif text not in "?*+":
+            last = 1
+            groups[-1] += 1
+    return sum(groups)
 
 
 def _matches(meter: Meter, how: str, pattern: Value, s: Value, name: str) -> Iterator[Any]:
@@ -86,6 +116,6 @@ def re_seq(meter: Meter, pattern: Value, s: Value) -> Value:
         meter.charge(1)
         total += 8 + size_of(value)
         if total > meter.value_bytes:
-            meter.allocate(total)
+            meter.bound(total)
         found.append(value)
     return meter.made(Vector(found))

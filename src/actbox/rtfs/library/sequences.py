@@ -14,6 +14,7 @@ from actbox.rtfs.values import (
     Map,
     Value,
     Vector,
+    described,
     equal,
     heads,
     key_of,
@@ -34,21 +35,21 @@ def elements(value: Value, name: str) -> tuple[Value, ...]:
         return tuple(Vector(pair) for pair in value.pairs())
     if type(value) is str:
         return tuple(value)
-    raise type_error(f"{name} takes a sequence, not a {type_name(value)}")
+    raise type_error(f"{name} takes a sequence, not {described(value)}")
 
 
 def vector(value: Value, name: str) -> Vector:
     """Return the vector. Raises TypeError naming the function for anything else."""
     if type(value) is Vector:
         return value
-    raise type_error(f"{name} takes a vector, not a {type_name(value)}")
+    raise type_error(f"{name} takes a vector, not {described(value)}")
 
 
 def copied(meter: Meter, items: tuple[Value, ...], size: int = -1) -> Vector:
     """Return a vector of elements that were copied, paid for by the meter."""
     meter.charge(len(items) // COPIED_PER_STEP)
     made = Vector(items, size)
-    meter.allocate(made.size)
+    meter.made(made)
     return made
 
 
@@ -67,7 +68,7 @@ def count(xs: Value) -> int:
 def _length(xs: Value, name: str) -> int:
     if type(xs) is Vector or type(xs) is List or type(xs) is Map or type(xs) is str:
         return len(xs)
-    raise type_error(f"{name} takes a collection or a string, not a {type_name(xs)}")
+    raise type_error(f"{name} takes a collection or a string, not {described(xs)}")
 
 
 @SEQUENCES.plain("length", least=1, shown="xs")
@@ -93,7 +94,7 @@ def first(xs: Value) -> Value:
         return xs[0] if xs else None
     if xs is None:
         return None
-    raise type_error(f"first takes a sequence, not a {type_name(xs)}")
+    raise type_error(f"first takes a sequence, not {described(xs)}")
 
 
 @SEQUENCES.plain("last", least=1, shown="xs")
@@ -105,7 +106,7 @@ def last(xs: Value) -> Value:
         return xs[-1] if xs else None
     if xs is None:
         return None
-    raise type_error(f"last takes a sequence, not a {type_name(xs)}")
+    raise type_error(f"last takes a sequence, not {described(xs)}")
 
 
 @SEQUENCES.metered("rest", least=1, shown="xs")
@@ -121,7 +122,7 @@ def rest(meter: Meter, xs: Value) -> Value:
         meter.charge(len(items) // COPIED_PER_STEP)
         size = xs.size - size_of(items[0]) - REFERENCE_BYTES if items else EMPTY_BYTES
         return meter.made(type(xs)(items[1:], size))
-    raise type_error(f"rest takes a sequence, not a {type_name(xs)}")
+    raise type_error(f"rest takes a sequence, not {described(xs)}")
 
 
 @SEQUENCES.plain("nth", least=2, most=3, shown="xs index default")
@@ -181,9 +182,11 @@ def concat(meter: Meter, *sequences: Value) -> Vector:
         meter.charge(len(items) // COPIED_PER_STEP)
         size = sequence.size - EMPTY_BYTES if type(sequence) is Vector or type(sequence) is List else heads(items)
         total += size
-        meter.allocate(total)
+        meter.bound(total)
         parts.extend(items)
-    return Vector(tuple(parts), total)
+    made = Vector(tuple(parts), total)
+    meter.made(made)
+    return made
 
 
 @SEQUENCES.metered("subvec", least=2, most=3, shown="xs start end")
@@ -219,8 +222,9 @@ def numbers(meter: Meter, start: Value, end: Value) -> Vector:
 def _numbers(meter: Meter, found: range) -> Vector:
     amount = max(0, -((found.start - found.stop) // found.step)) if found else 0
     size = EMPTY_BYTES + amount * (REFERENCE_BYTES + size_of(0))
-    meter.allocate(size)
+    meter.bound(size)
     meter.charge(amount // 16)
+    meter.allocate(size)
     return Vector(tuple(found), size)
 
 
@@ -267,7 +271,7 @@ def sort_key(value: Value) -> tuple[str, Any]:
         return (type_name(value), value)
     if type(value) is Keyword or type(value) is Symbol:
         return (type_name(value), value.name)
-    raise type_error(f"a {type_name(value)} has no place in an order")
+    raise type_error(f"{described(value)} has no place in an order")
 
 
 def sorted_by(meter: Meter, keys: list[tuple[str, Any]], items: tuple[Value, ...]) -> Vector:

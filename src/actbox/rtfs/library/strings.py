@@ -8,7 +8,7 @@ import re
 from actbox.rtfs.budget import COPIED_PER_STEP, Meter
 from actbox.rtfs.failures import RtfsError, invalid, type_error
 from actbox.rtfs.text import show
-from actbox.rtfs.values import INT_MAX, INT_MIN, List, Value, Vector, size_of, type_name
+from actbox.rtfs.values import INT_MAX, INT_MIN, List, Value, Vector, described, size_of
 
 from .table import Table, expect_int, expect_string
 
@@ -19,10 +19,10 @@ _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]
 
 
 def spend(meter: Meter, *values: Value) -> None:
-    """Charge for work that grows with these values, and for a result of their size."""
+    """Charge for work that grows with these values; raise where a result of their size would be too large."""
     size = sum(map(size_of, values))
     meter.charge(size // COPIED_PER_STEP)
-    meter.allocate(size)
+    meter.bound(size)
 
 
 @STRINGS.metered("str", least=0, most=None, shown="x …")
@@ -30,7 +30,7 @@ def text_of(meter: Meter, *values: Value) -> str:
     """All values as one text."""
     spend(meter, *values)
     text = "".join(map(show, values))
-    meter.allocate(size_of(text))
+    meter.made(text)
     return text
 
 
@@ -48,8 +48,10 @@ def substring(meter: Meter, s: Value, start: Value, end: Value = None) -> str:
     last = len(text) if end is None else expect_int(end, "substring")
     if not 0 <= first <= last <= len(text):
         raise RtfsError("IndexOutOfBounds", f"there is no {first} to {last} in a string of {len(text)} characters")
-    spend(meter, text[first:last])
-    return text[first:last]
+    found = text[first:last]
+    spend(meter, found)
+    meter.made(found)
+    return found
 
 
 @STRINGS.metered("string-contains", least=2, shown="s part")
@@ -73,7 +75,7 @@ def split(meter: Meter, s: Value, separator: Value) -> Value:
     meter.charge(len(text) // COPIED_PER_STEP)
     count = text.count(between) + 1
     meter.charge(count)
-    meter.allocate(size_of(text) + 72 * count)
+    meter.bound(size_of(text) + 72 * count)
     return meter.made(Vector(text.split(between) if between else list(text)))
 
 
@@ -82,11 +84,11 @@ def join(meter: Meter, separator: Value, sequence: Value) -> str:
     """The elements as one text with the separator between them."""
     between = expect_string(separator, "join")
     if type(sequence) is not Vector and type(sequence) is not List:
-        raise type_error(f"join takes a separator and a vector, not a {type_name(sequence)}")
+        raise type_error(f"join takes a separator and a vector, not {described(sequence)}")
     spend(meter, sequence)
-    meter.allocate(size_of(between) * len(sequence.items))
+    meter.bound(size_of(between) * len(sequence.items))
     text = between.join(map(show, sequence.items))
-    meter.allocate(size_of(text))
+    meter.made(text)
     return text
 
 
@@ -94,21 +96,27 @@ def join(meter: Meter, separator: Value, sequence: Value) -> str:
 def upper(meter: Meter, s: Value) -> str:
     """The string in upper case."""
     spend(meter, s)
-    return expect_string(s, "string-upper").upper()
+    text = expect_string(s, "string-upper").upper()
+    meter.made(text)
+    return text
 
 
 @STRINGS.metered("string-lower", "lower", least=1, shown="s")
 def lower(meter: Meter, s: Value) -> str:
     """The string in lower case."""
     spend(meter, s)
-    return expect_string(s, "string-lower").lower()
+    text = expect_string(s, "string-lower").lower()
+    meter.made(text)
+    return text
 
 
 @STRINGS.metered("string-trim", "trim", least=1, shown="s")
 def trim(meter: Meter, s: Value) -> str:
     """The string without white space at its ends."""
     spend(meter, s)
-    return expect_string(s, "string-trim").strip()
+    text = expect_string(s, "string-trim").strip()
+    meter.made(text)
+    return text
 
 
 @STRINGS.plain("parse-int", least=1, shown="s")
@@ -131,7 +139,7 @@ def parse_float(s: Value) -> Value:
 
 @STRINGS.plain("int", least=1, shown="x")
 def to_int(x: Value) -> int:
-    """x as an integer: a float without its fraction, true as 1, and 0 where x says no integer."""
+    """X as an integer: a float without its fraction, true as 1, and 0 where x says no integer."""
     if x is None:
         return 0
     if type(x) is bool or type(x) is int:
@@ -140,19 +148,19 @@ def to_int(x: Value) -> int:
         return _truncated(x)
     if type(x) is str:
         return _read_int(x) or 0
-    raise type_error(f"int takes a number or a string, not a {type_name(x)}")
+    raise type_error(f"int takes a number or a string, not {described(x)}")
 
 
 @STRINGS.plain("float", least=1, shown="x")
 def to_float(x: Value) -> float:
-    """x as a float: true as 1.0, and 0.0 where x says no number."""
+    """X as a float: true as 1.0, and 0.0 where x says no number."""
     if x is None:
         return 0.0
     if type(x) is bool or type(x) is int or type(x) is float:
         return float(x)
     if type(x) is str:
         return _read_float(x) or 0.0
-    raise type_error(f"float takes a number or a string, not a {type_name(x)}")
+    raise type_error(f"float takes a number or a string, not {described(x)}")
 
 
 def _truncated(value: float) -> int:

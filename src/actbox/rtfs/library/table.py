@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from actbox.rtfs.failures import type_error
 from actbox.rtfs.functions import Function
-from actbox.rtfs.values import Value, type_name
+from actbox.rtfs.values import Value, described
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +32,12 @@ class Table:
         return self._add(names, least, most, shown, "driven")
 
     def _add(
-        self, names: tuple[str, ...], least: int, most: int | None, shown: str, kind: Literal["plain", "metered", "driven"]
+        self,
+        names: tuple[str, ...],
+        least: int,
+        most: int | None,
+        shown: str,
+        kind: Literal["plain", "metered", "driven"],
     ) -> Callable[[F], F]:
         def add(call: F) -> F:
             for name in names:
@@ -53,11 +58,11 @@ def expect_int(value: Value, name: str) -> int:
     """Return the integer. Raises TypeError naming the function for anything else."""
     if type(value) is int:
         return value
-    raise type_error(f"{name} takes an integer, not a {type_name(value)}")
+    raise type_error(f"{name} takes an integer, not {described(value)}")
 
 
 def expect_string(value: Value, name: str) -> str:
     """Return the string. Raises TypeError naming the function for anything else."""
     if type(value) is str:
         return value
-    raise type_error(f"{name} takes a string, not a {type_name(value)}")
+    raise type_error(f"{name} takes a string, not {described(value)}")
