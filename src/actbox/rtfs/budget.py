@@ -19,7 +19,9 @@ SLICE = 2048
 """Steps between two looks at the clock: about a millisecond."""
 
 
-ENTRIES_PER_STEP = 16
+STEPS_BETWEEN_LOOKS = 100_000
+"""Steps that functions of the library may spend between two looks at the clock."""
+ENTRIES_PER_STEP = 8
 """Entries of a map that are copied in the time of one step."""
 COPIED_PER_STEP = 64
 """Elements of a sequence, or bytes of a string, that are copied in the time of one step."""
@@ -51,7 +53,7 @@ class Budget:
 class Meter:
     """Counts what one evaluation spends, and raises `BudgetExhausted` where it is too much."""
 
-    __slots__ = ("_allowance", "_deadline", "_live", "budget", "steps_left", "value_bytes")
+    __slots__ = ("_allowance", "_deadline", "_live", "_unlooked", "budget", "steps_left", "value_bytes")
 
     def __init__(self, budget: Budget, live: Callable[[], int] = lambda: 0) -> None:
         self.value_bytes = budget.value_bytes
@@ -64,6 +66,7 @@ class Meter:
         self.budget = budget
         self.value_bytes = budget.value_bytes
         self.steps_left: int = budget.steps
+        self._unlooked = 0
         self._allowance: float = budget.memory_bytes
         self._deadline = time.monotonic() + budget.wall_seconds
 
@@ -72,9 +75,13 @@ class Meter:
         self.steps_left -= steps
         if self.steps_left < 0:
             raise self.out_of_steps()
+        self._unlooked += steps
+        if self._unlooked > STEPS_BETWEEN_LOOKS:
+            self.check_time()
 
     def check_time(self) -> None:
         """Raise where the wall time is over."""
+        self._unlooked = 0
         if time.monotonic() > self._deadline:
             raise BudgetExhausted("wall_seconds", f"ran longer than {self.budget.wall_seconds:g} seconds")
 

@@ -69,7 +69,7 @@ class Compiler:
         self.structs: dict[str, Schema] = {}
         self._macros = MacroExpander(meter)
         self._defined: set[str] = set()
-        self._mentions = Mentions(meter)
+        self._mentions = Mentions(meter, Literal(None))
         self._loops: list[Form] = []
 
     def program(self, forms: Iterable[Form]) -> list[Code]:
@@ -93,7 +93,7 @@ class Compiler:
 
     def top_level(self, form: Form) -> Code:
         """Return the code of one form, a function without arguments."""
-        self._mentions = Mentions(self.meter)
+        self._mentions = Mentions(self.meter, form)
         self._loops = []
         builder = Builder("program", 0, False, None)
         scope = Scope(builder, None)
@@ -316,6 +316,8 @@ class Compiler:
     # Literals
 
     def _vector(self, form: VectorForm, scope: Scope) -> Compiling:
+        if all(type(item) is Literal for item in form.items):
+            return constant(Vector(tuple(item.value for item in form.items)))  # type: ignore[union-attr]
         operands = yield from self.operands(form.items, scope)
         if all(operand.constant for operand in operands):
             return constant(Vector(tuple(operand.value for operand in operands)))

@@ -25,6 +25,7 @@ from .code import (
     WIDE_FRAME,
     Code,
     Frame,
+    Instruction,
 )
 from .failures import BudgetExhausted, RtfsError, type_error
 from .functions import Closure, Function, arity_mismatch
@@ -262,7 +263,7 @@ class Machine:
                         else:
                             value = _call_plain(function, [None, *given], meter)
             except BudgetExhausted as error:
-                raise error.located(at) from None
+                raise error.located(_place(instructions, pc)) from None
             except RtfsError as error:
                 error.located(at)
                 if not handlers:
@@ -270,6 +271,11 @@ class Machine:
                 code, pc, frame = self._caught(error)
                 self._frame = frame
                 instructions = code.instructions
+
+
+def _place(instructions: list[Instruction], pc: int) -> Position:
+    """Return the place in the source of the last instruction before this one that has any."""
+    return next((instructions[i][5] for i in range(pc - 1, -1, -1) if instructions[i][5] is not NOWHERE), NOWHERE)
 
 
 def _fit(callee: Code, arguments: Frame, meter: Meter) -> None:

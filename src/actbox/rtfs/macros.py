@@ -135,6 +135,7 @@ class MacroExpander:
                 spliced = values[node.form.name]
                 if not isinstance(spliced, (ListForm, VectorForm)):
                     raise malformed(spliced, "what is spliced is no sequence", "a vector or a list")
+                self._spend(node, len(spliced.items))
                 done[-1].extend(spliced.items)
             elif isinstance(node, (ListForm, VectorForm, MapForm)):
                 done.append([])
@@ -146,9 +147,9 @@ class MacroExpander:
             raise malformed(template, "a macro's template is spliced into nothing", "one form")
         return done[0][0]
 
-    def _spend(self, form: Form) -> None:
-        self._meter.charge(1)
-        self._left -= 1
+    def _spend(self, form: Form, count: int = 1) -> None:
+        self._meter.charge(count)
+        self._left -= count
         if self._left < 0:
             raise BudgetExhausted("steps", f"macros expanded to more than {MAX_FORMS} forms").located(form.at)
 

@@ -9,18 +9,17 @@ from .budget import Meter
 from .shapes import head_name
 from .syntax import ListForm, Node, Symbol, VectorForm, walk
 
-FORMS_PER_STEP = 4
-
-
 class Mentions:
-    """An index of the names in some forms. Forms are numbered in the order of the source, so a part is an interval."""
+    """An index of the names in one form. Its parts are numbered in the order of the source, so a part is an interval.
 
-    def __init__(self, meter: Meter) -> None:
+    It is made when it is first needed. Forms that were made since, around parts of that form, are walked each time.
+    """
+
+    def __init__(self, meter: Meter, top: Node) -> None:
         self._meter = meter
+        self._top: Node | None = top
         self._spans: dict[int, tuple[int, int]] = {}
         self._places: dict[str, list[int]] = defaultdict(list)
-        self._kept: list[Node] = []
-        self._count = 0
 
     def means(self, form: Node, name: str) -> bool:
         """Return whether the name, where it stands in the form, can mean a binding outside of it."""
@@ -39,28 +38,35 @@ class Mentions:
 
     def has(self, form: Node, name: str) -> bool:
         """Return whether the symbol stands in the form."""
-        if id(form) not in self._spans:
-            self._add(form)
-        places = self._places.get(name)
-        if not places:
-            return False
-        first, end = self._spans[id(form)]
-        index = bisect_left(places, first)
-        return index < len(places) and places[index] < end
+        if self._top is not None:
+            self._index(self._top)
+            self._top = None
+        left = [form]
+        while left:
+            node = left.pop()
+            span = self._spans.get(id(node))
+            if span is None:
+                self._meter.charge(1)
+                if isinstance(node, Symbol) and node.name == name:
+                    return True
+                left.extend(node.parts())
+                continue
+            places = self._places.get(name, [])
+            index = bisect_left(places, span[0])
+            if index < len(places) and places[index] < span[1]:
+                return True
+        return False
 
-    def _add(self, form: Node) -> None:
-        self._kept.append(form)  # so that no other form gets its identity
+    def _index(self, form: Node) -> None:
         order = list(walk(form))
-        self._meter.charge(len(order) // FORMS_PER_STEP)
-        # A form that stands in several places, after a macro, has the same names in each.
         sizes: dict[int, int] = {}
         for node in reversed(order):
-            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in node.parts())
-        for index, node in enumerate(order, self._count):
+            sizes[id(node)] = 1 + sum([sizes[id(part)] for part in node.parts()])
+        # A form that stands in several places, after a macro, has the same names in each.
+        for index, node in enumerate(order):
             self._spans[id(node)] = (index, index + sizes[id(node)])
             if isinstance(node, Symbol):
                 self._places[node.name].append(index)
-        self._count += len(order)
 
 
 def _outside(form: Node, name: str) -> tuple[Node, ...]:
