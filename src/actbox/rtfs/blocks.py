@@ -146,6 +146,7 @@ def _recursive_let(compiler: Compiler, pairs: list[Binding], body: Form, inner: 
     for binding in pairs:
         if isinstance(binding.pattern, Symbol):
             cells[id(binding)] = declare(inner, binding.pattern.name, boxed=True)
+            inner.names[binding.pattern.name].recursive = True
     for binding in pairs:
         value = yield (binding.value, inner, False)
         assert value is not None

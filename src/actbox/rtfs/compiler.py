@@ -20,7 +20,7 @@ from .code import CALL, EVALUATE, MAX_NESTING, RETURN, TAIL_CALL, Code, Direct, 
 from .direct import Operand, constant
 from .failures import RtfsError
 from .functions import Function
-from .hints import undefined
+from .hints import undefined, unset
 from .library import LENIENT, LIBRARY
 from .library.literals import get_by_keyword, make_map, make_vector
 from .macros import MacroExpander
@@ -267,17 +267,18 @@ class Compiler:
         if owner is user:
             if not slot.boxed:
                 return direct.local(slot.index)
-            return self._boxed(lambda frame: frame[slot.index][0], form)
+            return self._boxed(lambda frame: frame[slot.index][0], form, slot)
         index = capture(slot, owner, user)
         if not slot.boxed:
             return direct.captured(index)
-        return self._boxed(lambda frame: frame[0][index][0], form)
+        return self._boxed(lambda frame: frame[0][index][0], form, slot)
 
-    def _boxed(self, read: Direct, form: Symbol) -> Operand:
+    def _boxed(self, read: Direct, form: Symbol, slot: Slot) -> Operand:
         def run(frame: Frame) -> Value:
             value = read(frame)
             if value is MISSING:
-                raise undefined(form.name).located(form.at)
+                error = unset(form.name) if slot.recursive else undefined(form.name)
+                raise error.located(form.at)
             return value
 
         return Operand(run, 1, 2)

@@ -60,6 +60,15 @@ def undefined(name: str) -> RtfsError:
     return RtfsError("UndefinedSymbol", f"nothing is called {shown}", hint=_INSTEAD.get(name, ""))
 
 
+def unset(name: str) -> RtfsError:
+    """Return the error for a name that its own value needs before there is one."""
+    return RtfsError(
+        "TypeError",
+        f"the value of {name} mentions {name}, which only a function's can",
+        hint="bind the new value to another name",
+    )
+
+
 def add_hint(error: RtfsError, known: Iterable[str]) -> None:
     """Say which of the known names was probably meant, where the error is about a name."""
     if error.name != "UndefinedSymbol" or error.hint:

@@ -9,6 +9,10 @@ from .budget import Meter
 from .shapes import head_name
 from .syntax import ListForm, Node, Symbol, VectorForm, walk
 
+VISIT_STEPS = 4
+"""What it costs to look at one form."""
+
+
 class Mentions:
     """An index of the names in one form. Its parts are numbered in the order of the source, so a part is an interval.
 
@@ -28,7 +32,7 @@ class Mentions:
         left = [form]
         while left:
             node = left.pop()
-            self._meter.charge(1)
+            self._meter.charge(VISIT_STEPS)
             if isinstance(node, Symbol):
                 if node.name == name:
                     return True
@@ -46,7 +50,7 @@ class Mentions:
             node = left.pop()
             span = self._spans.get(id(node))
             if span is None:
-                self._meter.charge(1)
+                self._meter.charge(VISIT_STEPS)
                 if isinstance(node, Symbol) and node.name == name:
                     return True
                 left.extend(node.parts())
@@ -78,6 +82,7 @@ def _outside(form: Node, name: str) -> tuple[Node, ...]:
     if head in ("fn", "λ"):
         return () if Symbol(name) in parts[1].items else parts[2:]
     if head in ("let", "loop", "for", "dotimes") and Symbol(name) in parts[1].items[::2]:
-        # Pairs without types only: the values up to the one that the name is bound to.
-        return parts[1].items[1 : 2 * parts[1].items[::2].index(Symbol(name)) + 2 : 2]
+        # Of pairs without types: the values before that of the name, which in a let may mean itself.
+        before = parts[1].items[::2].index(Symbol(name))
+        return parts[1].items[1 : 2 * before + (0 if head == "let" else 2) : 2]
     return parts

@@ -9,13 +9,17 @@ from .syntax import NOWHERE, Position
 
 
 class Slot:
-    """Where a local value is. A boxed one is set after it may have been captured: its slot holds a list of one."""
+    """Where a local value is. A boxed one is set after it may have been captured: its slot holds a list of one.
 
-    __slots__ = ("boxed", "index")
+    `recursive`: it is bound by a `let` whose values mention their own names, and read too early it is a TypeError.
+    """
 
-    def __init__(self, index: int, *, boxed: bool = False) -> None:
+    __slots__ = ("boxed", "index", "recursive")
+
+    def __init__(self, index: int, *, boxed: bool = False, recursive: bool = False) -> None:
         self.index = index
         self.boxed = boxed
+        self.recursive = recursive
 
 
 class Label:
