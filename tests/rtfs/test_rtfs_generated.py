@@ -17,6 +17,7 @@ from actbox.rtfs.values import equal, size_of
 
 BUDGET = Budget(steps=20_000, depth=300, wall_seconds=20, value_bytes=200_000, memory_bytes=1_000_000)
 
+PRELUDE = "(def a 3) (def b [1 2]) (defn f [a & b] a) (def xs [[1 :k] {:k 2}]) (def m {:k b :j 1.5})\n"
 NAMES = st.sampled_from(["a", "b", "f", "xs", "m"])
 HEADS = st.sampled_from([*LIBRARY, *LENIENT, *SPECIAL_FORMS, "catch", "finally", "a", "f", ":k", "missing"])
 ATOMS = st.one_of(
@@ -66,7 +67,7 @@ PROGRAMS = st.recursive(ATOMS, combined, max_leaves=25)
 @example("(reduce (fn [a b] [a a]) [] (range 0 5))", False)
 def test_any_program_ends_with_a_value_or_a_named_error(source, lenient):
     try:
-        value = evaluate(source, lenient=lenient, budget=BUDGET)
+        value = evaluate(PRELUDE + source, lenient=lenient, budget=BUDGET)
     except ReadError as error:
         assert error.message
     except RtfsError as error:
@@ -83,7 +84,7 @@ def test_a_program_ends_in_the_same_way_every_time(source, steps):
     ends = set()
     for _ in range(2):
         try:
-            value = evaluate(source, budget=Budget(steps=steps))
+            value = evaluate(PRELUDE + source, budget=Budget(steps=steps))
             ends.add(show(value))
         except (ReadError, RtfsError) as error:
             ends.add(str(error))
