@@ -145,6 +145,9 @@ def test_macros_that_grow_without_end_are_stopped(source):
         ('(re-find "(((((a{1000}){1000}){1000})))" "a")', "InvalidArgument"),
         ('(re-find "' + "(" * 5000 + '" "a")', "InvalidArgument"),
         ('(re-find "[" "a")', "InvalidArgument"),
+        ('(re-find "(a(?R)?b)" "ab")', "InvalidArgument"),
+        ('(re-find "(?:a){e<=20}b" "ab")', "InvalidArgument"),
+        ('(re-find "(((a)))*" (reduce (fn [s i] (str s s)) "a" (range 0 20)))', "InvalidArgument"),
         ("(* 9223372036854775807 2)", "InvalidArgument"),
         ("(+ 9223372036854775807 1)", "InvalidArgument"),
         ("(- -9223372036854775808 1)", "InvalidArgument"),
@@ -164,6 +167,13 @@ def test_bad_input_ends_in_a_named_error(source, name):
     with pytest.raises(RtfsError) as caught:
         evaluate(source)
     assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a{3}", "[a{9}]{3}", "[0-9]{4}-[0-9]{2}", "{x", "(?:a{10}){10}", "[]a]{4}", "a{,5}"]
+)
+def test_patterns_that_are_written_every_day_are_taken(pattern):
+    assert evaluate(f'(re-find "{pattern}" "aaaaaaaaa")') != 1
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*c", "(?:a?){30}a{30}"])

@@ -12,7 +12,7 @@ from actbox.rtfs.values import MISSING, List, Map, Value, Vector, equal
 
 from .literals import value_of
 from .nodes import Predicate, SchemaError
-from .regular import compiled, found_in
+from .regular import check_pattern, found_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def predicate(name: str, arguments: tuple[Form, ...], where: Form) -> Predicate:
         if not _FITS[kind](value):
             raise SchemaError(f"an argument of `:{name}` must be {_KINDS[kind]}", at=argument.at)
         if kind == "pattern":
-            compiled(str(value))
+            check_pattern(str(value))
         values.append(value)
     return Predicate(name, arguments, tuple(values))
 
