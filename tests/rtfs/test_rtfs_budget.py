@@ -45,6 +45,10 @@ def limit(source, budget=SMALL, **options):
         ("(let [keep (fn [n fs] (if (= n 0) fs (let [v (range 0 20000)]"
          " (keep (- n 1) (conj fs (fn [] v))))))] (keep 1000 []))", "memory_bytes"),
         ("(defn f [n] (let [v (range 0 20000)] (+ (f n) (count v)))) (f 1)", "memory_bytes"),
+        ("(defn f [n] (map (fn [i] (if (= i 29) (f n) (range 0 900))) (range 0 30))) (f 1)", "memory_bytes"),
+        ("(defn f [n] (for [i (range 0 30)] (if (= i 29) (f n) (range 0 900)))) (f 1)", "memory_bytes"),
+        ('(let [s (reduce (fn [t i] (str t t)) "ab" (range 0 15))]'
+         " (defn f [n] (sort-by (fn [i] (if (= i 29) (f n) (str s i))) (range 0 30))) (f 1))", "memory_bytes"),
     ],
 )  # fmt: skip
 def test_each_budget_ends_what_would_not_end(source, name):

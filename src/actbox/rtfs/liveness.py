@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .functions import Closure
+from .library.higher_order import Gathered
 from .values import EMPTY_BYTES, ENTRY_BYTES, REFERENCE_BYTES, SCALAR_BYTES, List, Map, Vector, size_of
 
 _ITERATORS: tuple[type, ...] = (type(iter(())), type(iter([])))
@@ -34,6 +35,8 @@ def live_bytes(roots: Iterable[Any]) -> int:
             parts, own = item, EMPTY_BYTES + REFERENCE_BYTES * len(item)
         elif kind is dict:
             parts, own = item.values(), EMPTY_BYTES + ENTRY_BYTES * len(item)
+        elif kind is Gathered:
+            parts, own = (item.items,), EMPTY_BYTES
         elif kind in _ITERATORS:
             parts, own = gc.get_referents(item), EMPTY_BYTES
         else:

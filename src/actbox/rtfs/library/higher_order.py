@@ -32,7 +32,7 @@ from .table import Table, expect_int
 HIGHER_ORDER = Table()
 
 
-class _Gathered:
+class Gathered:
     """A vector in the making."""
 
     __slots__ = ("_meter", "_size", "items")
@@ -43,19 +43,21 @@ class _Gathered:
         self.items: list[Value] = []
 
     def add(self, value: Value) -> None:
+        """Put a value at the end. Raises where the vector becomes too large."""
         self._size += REFERENCE_BYTES + size_of(value)
         self._meter.allocate(REFERENCE_BYTES + SCALAR_BYTES)
         self._meter.bound(self._size)
         self.items.append(value)
 
     def vector(self) -> Vector:
+        """Return the vector."""
         return Vector(tuple(self.items), self._size)
 
 
 @HIGHER_ORDER.driven("map", least=2, most=None, shown="f xs …")
 def map_(meter: Meter, f: Value, *sequences: Value) -> Calls:
     """A vector of what f gives for each element; of several sequences, for those at the same place."""
-    found = _Gathered(meter)
+    found = Gathered(meter)
     for group in zip(*(elements(sequence, "map") for sequence in sequences), strict=False):
         found.add((yield f, group))
     return found.vector()
@@ -64,7 +66,7 @@ def map_(meter: Meter, f: Value, *sequences: Value) -> Calls:
 @HIGHER_ORDER.driven("map-indexed", least=2, shown="f xs")
 def map_indexed(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of what f gives for each index and element."""
-    found = _Gathered(meter)
+    found = Gathered(meter)
     for pair in enumerate(elements(xs, "map-indexed")):
         found.add((yield f, pair))
     return found.vector()
@@ -73,7 +75,7 @@ def map_indexed(meter: Meter, f: Value, xs: Value) -> Calls:
 @HIGHER_ORDER.driven("filter", least=2, shown="f xs")
 def filter_(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of the elements for which f is true."""
-    found = _Gathered(meter)
+    found = Gathered(meter)
     for item in elements(xs, "filter"):
         if is_true((yield f, (item,))):
             found.add(item)
@@ -83,7 +85,7 @@ def filter_(meter: Meter, f: Value, xs: Value) -> Calls:
 @HIGHER_ORDER.driven("remove", least=2, shown="f xs")
 def remove(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of the elements for which f is not true."""
-    found = _Gathered(meter)
+    found = Gathered(meter)
     for item in elements(xs, "remove"):
         if not is_true((yield f, (item,))):
             found.add(item)
