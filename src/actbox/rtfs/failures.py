@@ -14,8 +14,9 @@ class RtfsError(ActboxError):
 
     `name` is one of the language's own: TypeError, UndefinedSymbol, ArityMismatch, DivisionByZero, IndexOutOfBounds,
     KeyNotFound, MatchError, TypeValidationError, InvalidArgument, NotCallable, UnknownCapability, SecurityViolation,
-    BudgetExhausted, Generic, or SyntaxError for a form that is no expression. `line` and `column` count from 1 and are
-    0 where no source text is to blame. `limit` names the field of `Budget` that was spent, and is empty otherwise.
+    BudgetExhausted or Generic; what a program throws in lenient mode has the name that it gives. `line` and `column`
+    count from 1 and are 0 where no source text is to blame. `limit` names the field of `Budget` that was spent, and is
+    empty otherwise.
     """
 
     def __init__(

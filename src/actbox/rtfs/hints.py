@@ -50,7 +50,6 @@ _INSTEAD = {
     "append": "append is not in RTFS; use conj or concat",
     "fold": "fold is not in RTFS; use reduce",
     "foldl": "foldl is not in RTFS; use reduce",
-    "len?": "use count",
 }
 
 
