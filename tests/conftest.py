@@ -1,7 +1,7 @@
 """Every test of a sandbox runs on every engine that can keep what the test is about.
 
-A further engine joins by its name in `ENGINES`. What an engine lacks it says in its traits, and the test is
-skipped with that as its reason; nothing here asks for an engine by name.
+A further engine joins by its name in `ENGINES_OF`; one of another language has modules of its own. What an engine
+lacks it says in its traits, and the test is skipped with that as its reason; nothing here asks for an engine by name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
+from actbox.sandbox.languages import ENGINES_OF
 
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
@@ -68,9 +69,9 @@ def why_no_namespaces() -> str:
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"exit code {tried.returncode}"
 
 
-@pytest.fixture(params=actbox.ENGINES)
+@pytest.fixture(params=ENGINES_OF["python"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """The name of an engine that works here."""
+    """The name of an engine that works here and runs Python, in which the suite's programs are."""
     found = engine_check(request.param)
     if not found.works:
         pytest.skip(f"the {request.param} engine does not work here: {found.reason}. {found.advice}")

@@ -22,6 +22,7 @@ from .core.result import ExecutionResult
 from .sandbox.blocking import run_blocking
 from .sandbox.contract import Command, FileInfo, Files, Sandbox, Session, Tools
 from .sandbox.forks import Branches, Snapshot
+from .sandbox.languages import language_of
 from .sandbox.mapping import Programs
 from .sandbox.opening import open_sandbox as _open_sandbox
 from .sandbox.traits import Traits
@@ -51,7 +52,8 @@ def run(
     `open_sandbox`, with the same exceptions.
     """
     if not isinstance(code, Program):
-        code = Program(code, inputs={} if inputs is None else inputs, files={} if files is None else files)
+        given = {} if inputs is None else inputs
+        code = Program(code, language_of(engine), inputs=given, files={} if files is None else files)
     elif inputs or files:
         raise TypeError("a Program brings its own inputs and files")
     with open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated) as box:

@@ -35,6 +35,7 @@ from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
 from .files import WorkspaceFiles
 from .guest_process import GuestProcess
+from .languages import wrong_language
 from .requests import encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
@@ -290,7 +291,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         if not isinstance(program, Program):
             program = Program(program)
         if program.language != "python":
-            raise Unsupported(f"the {self.traits.engine} engine runs Python; for a shell command use execute()")
+            raise wrong_language(self.traits.engine, program.language)
         toolset = Toolset.for_run(tools)
         spec = toolset.guest_spec()
         taken = {tool["alias"] for tool in spec} & set(program.inputs)

@@ -11,6 +11,7 @@ from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
 
 from .contract import Sandbox
+from .languages import ENGINES_OF
 from .traits import EngineCheck
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("actbox")
 
-ENGINES: tuple[str, ...] = ("linux", "process")
-"""Every engine, strongest first: the order in which `open_sandbox("auto")` tries them."""
+ENGINES: tuple[str, ...] = ("linux", "process", "rtfs")
+"""Every engine: first those of full CPython, strongest first, in the order in which `open_sandbox("auto")` tries them.
+
+The others, each for a language of its own, are opened by name only.
+"""
 
 
 def check(engine: str) -> EngineCheck:
@@ -32,6 +36,10 @@ def check(engine: str) -> EngineCheck:
         from .engines.process import TRAITS
 
         return EngineCheck(engine=engine, works=True, traits=TRAITS)
+    if engine == "rtfs":
+        from .engines.rtfs import TRAITS as RTFS_TRAITS
+
+        return EngineCheck(engine=engine, works=True, traits=RTFS_TRAITS)
     raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
 
 
@@ -49,7 +57,7 @@ def open_sandbox(
     the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
     policy's. `upstream` is how the proxy reaches the policy's domains, where the system's resolver and the authorities
     that it trusts will not do. The `process` engine isolates nothing, and is opened only when `allow_unisolated` is
-    true, also by name.
+    true, also by name. The `rtfs` engine runs RTFS, a pure language, in this process; it is never what `auto` takes.
 
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
@@ -61,11 +69,17 @@ def open_sandbox(
         policy = dataclasses.replace(policy, variables={**policy.variables, **env})
     if engine not in ("auto", *ENGINES):
         raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+    if engine == "rtfs":
+        from .engines.rtfs import RtfsSandbox
+
+        return RtfsSandbox(policy)
     if engine == "linux" or (engine == "auto" and (not allow_unisolated or check("linux").works)):
         from .engines.linux import LinuxSandbox
 
         if engine == "auto":
-            _log.info("auto: the linux engine, the strongest of %s that runs full CPython", ", ".join(ENGINES))
+            _log.info(
+                "auto: the linux engine, the strongest of %s that runs full CPython", ", ".join(ENGINES_OF["python"])
+            )
         if not (policy.domains or policy.secrets):
             return LinuxSandbox(policy)
         from .engines.linux.network import Network  # what it needs takes long to import

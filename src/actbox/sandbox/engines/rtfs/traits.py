@@ -1,0 +1,58 @@
+"""What the `rtfs` engine does, and what it makes of limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from actbox.core.limits import Limits
+from actbox.rtfs.budget import Budget
+from actbox.sandbox.traits import Traits
+
+STEPS_PER_SECOND: Final = 1_000_000
+"""What a second of `Limits.cpu_seconds` is in steps, so that a program ends in the same place on every machine."""
+
+# The run's own clock ends it, which can stand still.
+_NO_WALL_SECONDS: Final = 1e9
+
+TRAITS = Traits(
+    engine="rtfs",
+    isolation="language: nothing in it can name a file, a process, the network or a clock",
+    isolated=True,
+    languages=("rtfs",),
+    enforced={
+        "wall_seconds": "host timer",
+        "cpu_seconds": "evaluator",
+        "cpus": "language",
+        "memory_mib": "evaluator",
+        "processes": "language",
+        "open_files": "language",
+        "file_mib": "language",
+        "workspace_mib": "language",
+        "output_bytes": "language",
+        "tool_calls": "host",
+        "tool_bytes": "host",
+        "message_bytes": "evaluator",
+        "artifacts": "language",
+        "artifact_mib": "language",
+    },
+    sessions=True,
+    notes=(
+        "deterministic: the same program, inputs and answers of tools come to the same value, or the same error",
+        f"a second of processor time is {STEPS_PER_SECOND:,} steps; no value may be larger than message_bytes",
+        "memory is counted by the evaluator, from the sizes of the values that are alive",
+        "there are no files, no commands and no output: what a program comes to is its value",
+        "programs run in this process and its event loop, to which they give way every few milliseconds",
+        "sessions cannot be forked",
+    ),
+)
+
+
+def budget_of(limits: Limits) -> Budget:
+    """Return what limits are in the language's own terms."""
+    memory = limits.memory_mib * 2**20
+    return Budget(
+        steps=max(1, int(limits.cpu_seconds * STEPS_PER_SECOND)),
+        wall_seconds=_NO_WALL_SECONDS,
+        value_bytes=min(limits.message_bytes, memory),
+        memory_bytes=memory,
+    )
