@@ -122,7 +122,7 @@ def test_an_engine_that_there_is_not_is_named_with_those_that_there_are(actbox, 
     done = actbox(*command, "--sandbox", "docker")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-2:] == [
-        b"actbox: --sandbox docker: there is no such engine; there are: auto, linux, process",
+        b"actbox: --sandbox docker: there is no such engine; there are: auto, linux, process, rtfs",
         b"hint: actbox doctor says which of them work here",
     ]
 

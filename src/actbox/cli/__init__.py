@@ -1,4 +1,4 @@
-"""The command line: `actbox run`, `map`, `review`, `show`, `doctor` and `demo`.
+"""The command line: `actbox run`, `repl`, `map`, `review`, `show`, `doctor` and `demo`.
 
 For programs of one's own that sit at a terminal, `actbox.cli.TerminalApprover` asks whoever is there.
 """

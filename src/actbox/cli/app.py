@@ -88,6 +88,10 @@ def run(
         typer.Argument(metavar="FILE", help="The program; `-` reads it from standard input.", show_default=False),
     ] = None,
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program itself.")] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="python or rtfs; what the suffix of FILE says unless told, else python."),
+    ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="End the program after so long; 60 unless told.")
@@ -137,9 +141,10 @@ def run(
     ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
-    """Run a Python program in a sandbox.
+    """Run a program in a sandbox: Python, or RTFS.
 
     Its output appears as it is printed. As with `python FILE`, the value of a last expression is not: `--json` has it.
+    Of an RTFS program, which prints nothing, it is the value that appears.
 
     A review (--rule) is advice on top of isolation, never instead of it.
 
@@ -161,8 +166,24 @@ def run(
         preload=preload or [],
         output=output,
         rules=rules or [],
+        language=language,
     )
-    return run_request(request, engine=sandbox, allow_unisolated=allow_unisolated, as_json=as_json)
+    engine = request.engine if sandbox == "auto" else sandbox
+    return run_request(request, engine=engine, allow_unisolated=allow_unisolated, as_json=as_json)
+
+
+@app.command()
+def repl(
+    language: Annotated[str, typer.Option(metavar="NAME", help="rtfs, the only one so far.")] = "rtfs",
+) -> int:
+    """Evaluate RTFS line by line; definitions last.
+
+    A form may go on over several lines until its brackets are closed. `:doc NAME` tells of a function or a form,
+    `:quit` or Ctrl-D ends; Ctrl-C ends what is being evaluated or typed.
+    """
+    from .repl import converse
+
+    return converse(language)
 
 
 @app.command("map")

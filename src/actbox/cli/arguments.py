@@ -16,6 +16,7 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
+from actbox.sandbox.languages import ENGINES_OF
 
 from .exits import UsageError
 
@@ -41,6 +42,12 @@ class RunRequest:
     output: Path | None = None
     rules: Rules | None = None
 
+    @property
+    def engine(self) -> str:
+        """The strongest engine of the program's language, or `auto` where there is a choice of them."""
+        engines = ENGINES_OF[self.program.language]
+        return engines[0] if len(engines) == 1 else "auto"
+
 
 def parse_request(
     *,
@@ -54,6 +61,7 @@ def parse_request(
     preload: Sequence[str],
     output: Path | None,
     rules: Sequence[str] = (),
+    language: str | None = None,
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     chosen = _rules(rules)
@@ -66,10 +74,13 @@ def parse_request(
             preload=tuple(preload),
         )
         values = _inputs(inputs)
-        source, name = _source(file, code)
-        program = Program(source, inputs=values, name=name)
+        language = language_of_file(file, language)
+        source, name = _source(file, code, language)
+        program = Program(source, language, inputs=values, name=name)
     except InvalidValue as error:
         raise UsageError(str(error), "actbox run --help shows the form of each option") from None
+    if chosen is not None and program.language != "python":
+        raise UsageError("--rule reads Python programs only", "leave out --rule")
     return RunRequest(program=program, policy=policy, output=_folder(output), rules=chosen)
 
 
@@ -139,7 +150,16 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"JSON has no {name}")
 
 
-def _source(file: str | None, code: str | None) -> tuple[str, str]:
+def language_of_file(file: str | None, language: str | None) -> str:
+    """Return the language that `--language` says, else that of the file's suffix. Raises `UsageError`."""
+    if language is None:
+        return "rtfs" if file is not None and Path(file).suffix == ".rtfs" else "python"
+    if language not in ENGINES_OF:
+        raise UsageError(f"--language {language}: there is no such language", f"there are: {', '.join(ENGINES_OF)}")
+    return language
+
+
+def _source(file: str | None, code: str | None, language: str) -> tuple[str, str]:
     """Return the source text and the file name that tracebacks show for it."""
     if (file is None) == (code is None):
         problem = "no program is given" if file is None else "both a file and -c are given"
@@ -147,18 +167,20 @@ def _source(file: str | None, code: str | None) -> tuple[str, str]:
     if code is not None:
         return code, "program.py"
     assert file is not None
-    return read_program(file)
+    return read_program(file, language)
 
 
-def read_program(file: str) -> tuple[str, str]:
+def read_program(file: str, language: str = "python") -> tuple[str, str]:
     """Return the text of a program and its file name; `-` reads standard input. Raises `UsageError`."""
+    decode = _decode if language == "python" else _decode_utf8
     if file == "-":
-        return _decode(_read(sys.stdin.buffer, "standard input"), "standard input"), "program.py"
+        return decode(_read(sys.stdin.buffer, "standard input"), "standard input"), "program.py"
     try:
         with Path(file).open("rb") as opened:
-            return _decode(_read(opened, file), file), Path(file).name
+            return decode(_read(opened, file), file), Path(file).name
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", "give the path of a Python file") from None
+        hint = "give the path of a Python file" if language == "python" else "give the path of an RTFS file"
+        raise UsageError(f"cannot read {file}: {error.strerror}", hint) from None
 
 
 def _read(stream: BinaryIO, place: str) -> bytes:
@@ -182,6 +204,15 @@ def _decode(source: bytes, place: str) -> str:
     except SyntaxError as error:
         problem = f"{place}: {error.msg}"
     raise UsageError(problem, "save the program as UTF-8, or name its encoding in a coding comment on its first line")
+
+
+def _decode_utf8(source: bytes, place: str) -> str:
+    try:
+        return source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        problem = f"{place}, line {line}: byte {source[error.start]:#04x} is not UTF-8 text"
+        raise UsageError(problem, "save the program as UTF-8") from None
 
 
 def _folder(output: Path | None) -> Path | None:

@@ -52,6 +52,8 @@ def _run_live(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
         except Interrupted:
             output.abandon()
             raise
+        if result.success and request.program.language != "python":  # whose programs have no other output
+            output.write("stdout", f"{result.value_text}\n")
         output.end_streams()
         for warning in result.warnings:
             warn(warning)

@@ -47,7 +47,7 @@ def failed(error: RtfsError | ReadError, source: str, engine: str) -> ExecutionR
             type="ReadError",
             message=message,
             line=error.line or None,
-            traceback=_place(error.line, error.column, error.excerpt),
+            traceback=_traceback("ReadError", message, error.line, error.column, error.excerpt),
         )
         return ExecutionResult(exit_code=1, error=info, sandbox=engine)
     info = ErrorInfo(
@@ -56,7 +56,7 @@ def failed(error: RtfsError | ReadError, source: str, engine: str) -> ExecutionR
         message=error.message,
         line=error.line or None,
         hint=error.hint,
-        traceback=_place(error.line, error.column, _excerpt(error, source)),
+        traceback=_traceback(error.name, error.message, error.line, error.column, _excerpt(error, source)),
     )
     if not isinstance(error, BudgetExhausted):
         return ExecutionResult(exit_code=1, error=info, sandbox=engine)
@@ -99,8 +99,8 @@ def _text(value: Value) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
 
 
-def _place(line: int, column: int, excerpt: str) -> str:
-    return f"line {line}, column {column}:\n{excerpt}" if line and excerpt else ""
+def _traceback(name: str, message: str, line: int, column: int, excerpt: str) -> str:
+    return f"line {line}, column {column}:\n{excerpt}\n{name}: {message}" if line and excerpt else ""
 
 
 def _excerpt(error: RtfsError, source: str) -> str:

@@ -1,0 +1,102 @@
+"""`actbox repl`: RTFS line by line, in a session of the engine that programs have too."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import sys
+from collections.abc import Callable
+
+from actbox.rtfs.errors import ReadError
+from actbox.rtfs.library import LIBRARY
+from actbox.rtfs.reader import read
+from actbox.rtfs.special import SPECIAL_FORMS
+from actbox.sync import open_sandbox
+
+from .exits import UsageError
+from .report import describe_failure
+from .terminal import TerminalText
+
+_PROMPT = "rtfs> "
+_MORE = " ...> "
+# What the reader expected where more lines may mend what it found.
+_AT_THE_END = "before the end of the source"
+
+
+def converse(language: str) -> int:
+    """Read, evaluate and print until there is nothing more to read. Raises `UsageError` for another language."""
+    if language != "rtfs":
+        raise UsageError(f"--language {language}: there is no such conversation", "actbox repl --language rtfs")
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # gives `input` a history and editing
+    person = sys.stdin.isatty()
+    if person:
+        print("RTFS, a pure language. :doc NAME, :quit")
+    with open_sandbox("rtfs") as box, box.session() as session:
+        while True:
+            try:
+                source = _next_program(person)
+                if source is None:
+                    return 0
+                if source.strip().startswith(":doc"):
+                    print(describe(source.strip().removeprefix(":doc").strip()))
+                elif source.strip():
+                    result = session.run(source)
+                    if result.error is None:
+                        _show(result.value_text or "")
+                    else:
+                        _show(describe_failure(result.error).rstrip("\n"))
+            except KeyboardInterrupt:
+                print()
+
+
+def describe(name: str) -> str:
+    """Return what there is to know of a function of the library or a special form."""
+    if name in LIBRARY:
+        function = LIBRARY[name]
+        return f"{function.signature}\n  {function.doc}"
+    form = SPECIAL_FORMS.get(name)
+    if form is not None and not form.lenient:
+        return inspect.getdoc(form.compile) or f"{name} is a special form"
+    close = difflib.get_close_matches(name, [*LIBRARY, *SPECIAL_FORMS], n=3)
+    return f"nothing is called {name}" + (f"; there is {', '.join(close)}" if close else "")
+
+
+def _next_program(person: bool) -> str | None:
+    """Return the next lines that are whole together, `None` at the end of the input and after `:quit`."""
+    ask: Callable[[str], str] = input if person else _line
+    lines: list[str] = []
+    while True:
+        try:
+            line = ask(_MORE if lines else _PROMPT)
+        except EOFError:
+            if person:
+                print()
+            return "\n".join(lines) if lines else None
+        if not lines and line.strip() in (":quit", ":exit"):
+            return None
+        lines.append(line)
+        if line.strip().startswith(":doc") or not _goes_on("\n".join(lines)):
+            return "\n".join(lines)
+
+
+def _line(_: str) -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.removesuffix("\n")
+
+
+def _goes_on(source: str) -> bool:
+    """Return whether more lines may make a program of these."""
+    try:
+        read(source)
+    except ReadError as error:
+        return error.expected.endswith(_AT_THE_END)
+    return False
+
+
+def _show(text: str) -> None:
+    safe = TerminalText()
+    print(safe.feed(text) + safe.end() if sys.stdout.isatty() else text)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+
+def test_a_file_with_the_suffix_is_rtfs_and_its_value_is_printed(actbox, tmp_path):
+    (tmp_path / "double.rtfs").write_text("; doubles\n(map (fn [x] (* x 2)) numbers)")
+    done = actbox("run", str(tmp_path / "double.rtfs"), "--input", "numbers=[1, 2]")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[2 4]\n", b"")
+
+
+def test_the_language_can_be_said(actbox):
+    assert actbox("run", "--language", "rtfs", "-c", '(str "a" 1)').stdout == b'"a1"\n'
+    assert actbox("run", "--language", "rtfs", "-", input=b"(+ 1 2)").stdout == b"3\n"
+
+
+def test_json_has_the_value_and_the_engine(actbox):
+    document = json.loads(actbox("run", "--language", "rtfs", "-c", "{:a 1}", "--json").stdout)
+    assert (document["value"], document["value_text"], document["sandbox"]) == ({"a": 1}, "{:a 1}", "rtfs")
+
+
+def test_an_error_shows_the_place_and_the_mend(actbox):
+    done = actbox("run", "--language", "rtfs", "-c", "(let [x 1]\n  (cond x 2))")
+    assert (done.returncode, done.stdout) == (1, b"")
+    text = done.stderr.decode()
+    assert "line 2" in text and "^" in text and "UndefinedSymbol" in text
+    assert "hint: cond is not in RTFS; use match or nested if" in text
+
+
+def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
+    (tmp_path / "bad.rtfs").write_bytes(b"(+ 1\n \xff)")
+    for arguments, words in (
+        (("run", "--language", "cobol", "-c", "1"), "no such language"),
+        (("run", "--language", "rtfs", "-c", "1", "--rule", "network=ask"), "--rule reads Python"),
+        (("run", "--language", "rtfs", "--sandbox", "process", "--allow-unisolated", "-c", "1"), "the rtfs engine"),
+        (("run", str(tmp_path / "bad.rtfs")), "line 2: byte 0xff is not UTF-8"),
+        (("repl", "--language", "python"), "no such conversation"),
+    ):
+        done = actbox(*arguments)
+        assert (done.returncode, words in done.stderr.decode()) == (2, True), done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_the_conversation_keeps_definitions_and_waits_for_brackets(actbox):
+    programs = ["(defn double [x]", "  (* x 2)) ; whole", "", "(double", "", "21)", "(/ 1 0)", '"a', 'b"']
+    lines = "\n".join([*programs, ":doc map", ":doc if", ":doc sprt", ":quit", "1", ""])
+    done = actbox("repl", "--language", "rtfs", input=lines.encode())
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.decode()
+    assert "42\n" in said
+    assert "DivisionByZero" in said
+    assert '"a\\nb"\n' in said
+    assert "(map f xs" in said and "(if " in said
+    assert "nothing is called sprt; there is sqrt, sort" in said
+    assert said.rstrip().splitlines()[-1] != "1"
+
+
+def test_what_is_never_closed_is_an_error_at_the_end(actbox):
+    done = actbox("repl", input=b"(+ 1")
+    assert (done.returncode, b"never closed" in done.stdout) == (0, True)
+
+
+def test_at_a_terminal_there_are_prompts(tmp_path):
+    main, other = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "actbox", "repl"], stdin=other, stdout=other, stderr=other, close_fds=True
+    )
+    os.close(other)
+    said = b""
+
+    def until(words: bytes) -> None:
+        nonlocal said
+        end = time.monotonic() + 30
+        while words not in said:
+            assert time.monotonic() < end, said
+            if select.select([main], [], [], 1)[0]:
+                said += os.read(main, 4096)
+        said = said.partition(words)[2]
+
+    try:
+        until(b"rtfs> ")
+        os.write(main, b"(+ 1\n")
+        until(b" ...> ")
+        os.write(main, b"2)\n")
+        until(b"3\r\n")
+        until(b"rtfs> ")
+        os.write(main, b"(defn f [n] (f n)) (f 1)\n")
+        time.sleep(0.3)
+        os.write(main, b"\x03")
+        until(b"rtfs> ")
+        os.write(main, b"\x04")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)
