@@ -1,113 +1,79 @@
-"""How fast RTFS is: start, a million turns of a loop, and beside them the simplest interpreter, a tree walk.
-
-Run it as `python -m benchmarks.rtfs`. Each figure is the best of five. The tree walk is what one writes in an hour: it
-calls itself for every part of a form, counts nothing, bounds nothing, and ends where Python's stack does.
-"""
+"""What RTFS costs: to start, to read, a step, and a run through the contract; beside a plain tree walk."""
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable
-from typing import Any
 
-from actbox.rtfs import Budget, evaluate
+from effort import Effort
+from figures import Row, Target, figure
+from tree_walk import walk_program
+
+import actbox
+from actbox.rtfs.budget import Budget
+from actbox.rtfs.evaluator import evaluate
 from actbox.rtfs.reader import read
-from actbox.rtfs.syntax import Form, ListForm, Literal, Symbol, VectorForm
 
 MILLION = 1_000_000
+SUM = MILLION * (MILLION + 1) // 2
 AMPLE = Budget(steps=10**9, wall_seconds=600, value_bytes=10**9, memory_bytes=10**10)
 PROGRAMS = {
-    "a counted loop": f"(dotimes [i {MILLION}] (+ i 1))",
-    "a function that calls itself last": f"(defn go [n acc] (if (= n 0) acc (go (- n 1) (+ acc n)))) (go {MILLION} 0)",
-    "a fold with a function": f"(reduce (fn [a x] (+ a x)) 0 (range 0 {MILLION}))",
+    "a counted loop": (f"(dotimes [i {MILLION}] (+ i 1))", None),
+    "a function that calls itself last": (
+        f"(defn go [n acc] (if (= n 0) acc (go (- n 1) (+ acc n)))) (go {MILLION} 0)",
+        SUM,
+    ),
+    "a fold with a function": (f"(reduce (fn [a x] (+ a x)) 0 (range 0 {MILLION}))", SUM - MILLION),
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "=": operator.eq,
-    "range": range,
-    "reduce": lambda f, start, xs: _fold(f, start, xs),
-}
+TREE_WALK = "a plain tree walk"
+
+_FORM = '(let [total (reduce + 0 [1 2.5 :key "text"])] {:name "an order" :total total}) ; a comment\n'
 
 
-def _fold(function: Callable[..., Any], start: Any, xs: Any) -> Any:
-    for x in xs:
-        start = function(start, x)
-    return start
+def sources(size: int) -> str:
+    """Return a program of about so many bytes."""
+    return _FORM * (size // len(_FORM))
 
 
-def walk(form: Form, names: dict[str, Any]) -> Any:
-    """Evaluate as a tree walk does; a tail call in `go` becomes a loop, or Python's stack would end it."""
-    if isinstance(form, Literal):
-        return form.value
-    if isinstance(form, Symbol):
-        return names[form.name]
-    assert isinstance(form, ListForm)
-    head = form.items[0].name if isinstance(form.items[0], Symbol) else ""
-    if head == "if":
-        return walk(form.items[2 if walk(form.items[1], names) else 3], names)
-    if head == "dotimes":
-        assert isinstance(form.items[1], VectorForm)
-        name, count = form.items[1].items
-        assert isinstance(name, Symbol)
-        for i in range(walk(count, names)):
-            walk(form.items[2], {**names, name.name: i})
-        return None
-    if head in ("fn", "defn"):
-        *_, parameters, body = form.items
-        assert isinstance(parameters, VectorForm)
-        wanted = [part.name for part in parameters.items if isinstance(part, Symbol)]
-
-        def function(*given: Any) -> Any:
-            inner = dict(zip(wanted, given, strict=True))
-            while True:
-                part = body
-                scope = {**names, **inner}
-                while isinstance(part, ListForm) and part.items[0] == Symbol("if"):
-                    part = part.items[2 if walk(part.items[1], scope) else 3]
-                if not (isinstance(part, ListForm) and part.items[0] == form.items[1]):
-                    return walk(part, scope)
-                inner = dict(zip(wanted, [walk(item, scope) for item in part.items[1:]], strict=True))
-
-        if head == "defn" and isinstance(form.items[1], Symbol):
-            names[form.items[1].name] = function
-        return function
-    callee, *given = [walk(item, names) for item in form.items]
-    return callee(*given)
-
-
-def best(action: Callable[[], object], times: int = 5) -> float:
-    """Return the shortest of some runs, in seconds."""
-    found = float("inf")
-    for _ in range(times):
-        started = time.perf_counter()
+def seconds(action: Callable[[], object], repeats: int) -> list[float]:
+    """Return how many seconds an action took each time, after one time that does not count."""
+    taken = []
+    for _ in range(repeats + 1):
+        begun = time.perf_counter()
         action()
-        found = min(found, time.perf_counter() - started)
-    return found
+        taken.append(time.perf_counter() - begun)
+    return taken[1:]
 
 
-def main() -> None:
-    """Print the figures."""
-
-    def thousand() -> None:
-        for _ in range(1000):
-            evaluate("(+ 1 2)")
-
-    print(f"start and (+ 1 2): {best(thousand) * 1000:.0f} µs")
-    for name, source in PROGRAMS.items():
-        forms = read(source)
-
-        def walked(forms: tuple[Form, ...] = forms) -> None:
-            names = dict(_FUNCTIONS)
-            for form in forms:
-                walk(form, names)
-
-        def ours(source: str = source) -> None:
-            evaluate(source, budget=AMPLE)
-
-        print(f"{name}, {MILLION} turns: {best(ours):.2f} s (tree walk {best(walked, 2):.2f} s)")
+def check(value: object, expected: object) -> None:
+    """Raise where a program did not come to what it should."""
+    if value != expected:
+        raise RuntimeError(f"a program came to {value!r}, not {expected!r}")
 
 
-if __name__ == "__main__":
-    main()
+async def measure(effort: Effort) -> list[Row]:
+    """Return the figures of the language itself, and of a run through the contract."""
+    few = max(2, effort.repeats // 4)
+    start = seconds(lambda: check(evaluate("(+ 1 2)"), 3), effort.fast)
+    loops = [_loop(name, source, value, few) for name, (source, value) in PROGRAMS.items()]
+    text = sources(10**6)
+    reading = seconds(lambda: read(text), few)
+    fresh = []
+    async with actbox.open_sandbox("rtfs") as box:
+        for _ in range(effort.fast + 5):
+            begun = time.perf_counter()
+            result = await box.run("(+ 1 2)")
+            fresh.append(time.perf_counter() - begun)
+            check(result.value, 3)
+    return [
+        Row("RTFS: start and `(+ 1 2)`", "µs", figure(s * 1e6 for s in start), Target(p50=50)),
+        Row("RTFS: a fresh run of it through the contract", "µs", figure(s * 1e6 for s in fresh[5:]), Target(p50=200)),
+        *loops,
+        Row("RTFS: 1 MB read", "s", figure(reading), Target(p50=1)),
+    ]
+
+
+def _loop(name: str, source: str, value: object, repeats: int) -> Row:
+    ours = seconds(lambda: check(evaluate(source, budget=AMPLE), value), repeats)
+    walked = seconds(lambda: check(walk_program(source), value), repeats)
+    return Row(f"RTFS: {name}, a million turns", "s", figure(ours), Target(p50=1.5), {TREE_WALK: figure(walked)})

@@ -40,6 +40,7 @@ SUBJECTS = (
     "streaming",
     "codeact.overhead",
     "codeact.costs",
+    "rtfs",
     "bombs",
     "many",
 )
