@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import platform
 from functools import partial
+from typing import Final
 
 from actbox._version import __version__
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.languages import ENGINES_OF
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
 from actbox.sandbox.traits import EngineCheck
 from actbox.sandbox.trial import try_isolation, try_limits
+from actbox.sandbox.trial_rtfs import try_rtfs_isolation, try_rtfs_limits
 
 from .document import print_document
 from .exits import BROKEN_PIPE
 from .finding import Finding
 from .interrupt import Interrupted, run_interruptibly
+
+_TRIALS: Final = {"python": (try_limits, try_isolation), "rtfs": (try_rtfs_limits, try_rtfs_isolation)}
+"""The trials of limits and of isolation, in each language."""
 
 
 def examine(*, as_json: bool) -> int:
@@ -24,7 +30,8 @@ def examine(*, as_json: bool) -> int:
         findings = _progress(as_json)
     except Interrupted as error:
         return error.exit_code
-    strongest = next((finding.check.engine for finding in findings if finding.isolates), None)
+    isolating = {finding.check.engine for finding in findings if finding.isolates}
+    strongest = next((engine for engine in ENGINES_OF["python"] if engine in isolating), None)
     if as_json:
         document = {
             "actbox": __version__,
@@ -69,6 +76,8 @@ async def _try(found: EngineCheck) -> Finding:
         # The trials are this package's own programs, so they may also run where nothing isolates them.
         return open_sandbox(found.engine, policy=policy, allow_unisolated=True)
 
-    limits = await try_limits(open_box)
-    isolation = await try_isolation(open_box)
+    assert found.traits is not None
+    of_limits, of_isolation = _TRIALS[found.traits.languages[0]]
+    limits = await of_limits(open_box)
+    isolation = await of_isolation(open_box)
     return Finding(found, tuple(limits), tuple(isolation))

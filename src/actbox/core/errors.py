@@ -56,8 +56,8 @@ class ErrorInfo:
     """Why a run failed, in words that a model can act on.
 
     `type` is the exception's class name, a signal's name, or empty; `line` counts from 1 in the program's own source;
-    `traceback` has the program's own frames only; `limit` names the field of `Limits` that was reached;
-    `hint` says what to do about it.
+    `traceback` has the program's own frames only; `limit` names the field of `Limits` that was reached,
+    or what else a language bounds (`steps`, `depth`, `value_bytes` of RTFS); `hint` says what to do about it.
     """
 
     kind: ErrorKind
