@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -37,11 +38,15 @@ MOST_WAITING: Final = 100
 
 CHECKS_AT_ONCE: Final = 2
 """Type checkers that run at once, for one runner in one event loop: each takes a processor and much memory."""
+MOST_PRINTED: Final = 4
+"""Files of one conversation that have the whole of what texts left out: the latest."""
 READ_AT_ONCE: Final = 2
 """Programs that are read for the tools that they name, at once and for all agents; further ones wait."""
 
 # A large program takes seconds to read, in which the event loop has other things to do.
 _readers = ThreadPool(limit=READ_AT_ONCE)
+
+_PRINTED = re.compile(r"printed-[0-9a-f]{8}\.txt")
 
 _log = logging.getLogger("actbox")
 
@@ -346,10 +351,19 @@ async def _whole_kept(outcome: CodeActOutcome, run: FrozenRun, sandbox: Sandbox)
         path = f"/workspace/printed-{hashlib.sha256(data).hexdigest()[:8]}.txt"
         try:
             await sandbox.write_file(path, data)
-        except FileError as error:
-            return outcome.with_whole(f"not kept, since it could not be written ({error.strerror}); print less"[:150])
+            await _remove_older(sandbox)
+        except ActboxError as error:  # the program has ended, whatever comes after it
+            why = error.strerror if isinstance(error, FileError) else str(error)
+            return outcome.with_whole(f"not kept, since it could not be written ({why}); print less"[:150])
         return outcome.with_whole(f"the file {path}")
     return outcome.with_whole("not kept; print less")
+
+
+async def _remove_older(sandbox: Sandbox) -> None:
+    """Keep the latest of what was printed and left out: all of it would fill the workspace."""
+    kept = [entry for entry in await sandbox.list_files() if _PRINTED.fullmatch(entry.path)]
+    for entry in sorted(kept, key=lambda entry: entry.modified)[:-MOST_PRINTED]:
+        await sandbox.remove_file(entry.path)
 
 
 async def _empty_output(sandbox: Sandbox) -> None:

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from actbox.sandbox.slots import in_a_run
+
 
 class Paused(Exception):
     """The program whose turn it is waits for somebody's approval, so that nobody knows how long its turn takes."""
@@ -25,7 +27,10 @@ class Turns:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[None]:
-        """Have a turn for a block. Raises `Paused` where whoever has it is paused, or comes to be meanwhile."""
+        """Have a turn for a block. Raises `Paused` where whoever has it is paused, or comes to be meanwhile.
+
+        Raises it also for a tool of a program that would have to wait: that may be the very program that has the turn.
+        """
         turn = await self._take()
         try:
             yield
@@ -54,7 +59,7 @@ class Turns:
             if self._now is None or self._now.loop.is_closed():
                 self._now, self._paused = turn, False
                 return turn
-            if self._paused:
+            if self._paused or in_a_run.get():  # what a tool waits for may be what waits for the tool
                 raise Paused
             self._waiting.append(turn)
         try:
