@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from agent_framework import Content, Message
 
@@ -54,3 +55,12 @@ async def test_programs_that_wait_for_somebody_hold_up_no_others() -> None:
         assert "2" in conversation.client.read()
         await waiting[0].say(answers(asked[0]))
     assert len(done) == 1
+
+
+async def test_a_question_about_half_a_character_can_be_written() -> None:
+    async with LinuxCodeActProvider(tools=payment_tools([]), approval_style="nested") as codeact:
+        conversation = Conversation(codeact, [code(r"pay('\ud800')")])
+        (question,) = (await conversation.say("go")).user_input_requests
+        about = question.additional_properties["actbox"]
+        assert json.dumps(about, ensure_ascii=False).encode()
+        assert json.dumps(conversation.session.to_dict(), ensure_ascii=False).encode()

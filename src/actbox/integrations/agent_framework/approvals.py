@@ -42,6 +42,7 @@ from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
 from actbox.content.render import cut
+from actbox.content.safe_text import encodable
 from actbox.tools import ApprovalDecision
 
 from .asked_runs import AskedRuns, Mark, made_in
@@ -328,7 +329,16 @@ def _about(needed: ApprovalNeeded) -> dict[str, Any]:
             "line": request.line,
             "excerpt": [[number, cut(text, MOST_OF_A_LINE)] for number, text in request.excerpt],
         }
-    return about
+    return _writable(about)  # type: ignore[no-any-return]
+
+
+def _writable(value: Any) -> Any:
+    """Return JSON data that every client and every store can write: half a character of a program's is spelt out."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(name): _writable(item) for name, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 from agent_framework import Content, FunctionInvocationContext, FunctionTool
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from actbox.content.safe_text import encodable
+
 from .invocation import Invocation, current
-from .results import Answer, encodable
+from .results import Answer
 from .telemetry import mark_failed
 
 _call_id: ContextVar[str] = ContextVar("actbox_agent_framework_call_id", default="")

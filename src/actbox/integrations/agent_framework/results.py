@@ -15,6 +15,7 @@ from agent_framework import Content
 
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded
+from actbox.content.safe_text import encodable
 from actbox.core.errors import ErrorKind
 from actbox.core.mounts import OUTPUT
 from actbox.core.result import EXIT_NOT_RUN, Artifact
@@ -62,11 +63,6 @@ def not_asked(needed: ApprovalNeeded) -> Answer:
     said = {"exit_code": EXIT_NOT_RUN, "success": False}
     contents = [Content.from_text(text, additional_properties=said), Content.from_error(message=text, error_code=kind)]
     return Answer(contents, kind)
-
-
-def encodable(text: str) -> str:
-    """Return a text that chat clients can send: half of a surrogate pair is written as its escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _files(artifacts: Iterable[Artifact]) -> list[Content]:
