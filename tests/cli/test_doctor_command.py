@@ -38,6 +38,7 @@ def test_the_table_says_what_works_in_words(actbox):
     assert "\x1b" not in text
 
 
+@pytest.mark.long  # each trial of the other engines once more
 def test_where_namespaces_are_forbidden_it_names_the_setting_and_fails():
     # A user namespace of its own, in which no further one may be made: the limit is counted for each namespace.
     inside = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'

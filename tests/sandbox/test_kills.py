@@ -89,7 +89,7 @@ def assert_right(results: list[ExecutionResult]) -> None:
     ("victim", "told"),
     [
         # A guest that dies before its program has begun is no crash of the program.
-        (GUEST, {(ErrorKind.CRASH, 137), (ErrorKind.SANDBOX, 125)}),
+        pytest.param(GUEST, {(ErrorKind.CRASH, 137), (ErrorKind.SANDBOX, 125)}, marks=pytest.mark.long),
         (PID_1, {(ErrorKind.CRASH, 137)}),
         (NURSERY, {(ErrorKind.SANDBOX, 125)}),
     ],
