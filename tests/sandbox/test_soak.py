@@ -23,6 +23,7 @@ print(json.dumps([report.problems(), sorted(report.runs)]))
 """
 
 
+@pytest.mark.long  # as does make soak
 def test_under_a_mixed_load_each_result_is_right_and_nothing_is_left_or_grows(tmp_path: Path) -> None:
     found = engine_check("linux")
     if not found.works:
