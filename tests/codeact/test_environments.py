@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import actbox
-from actbox import ErrorKind, Policy, Sandbox, SandboxUnavailable, Unsupported
+from actbox import ErrorKind, InvalidValue, Policy, Sandbox, SandboxUnavailable, Unsupported
 from actbox.codeact import CodeActConfig, CodeActOutcome, CodeActRunner
 from tests.codeact.runners import Opener
 
@@ -351,3 +351,9 @@ async def test_a_conversation_that_changes_while_its_first_sandbox_starts_waits_
     assert (await first).result.value == 1
     assert (await second).result.value == 2
     await runner.close()
+
+
+@pytest.mark.parametrize("most", [0, -1, True, 1.5])
+def test_at_least_one_sandbox_stays_open(opener: Opener, most: Any) -> None:
+    with pytest.raises(InvalidValue, match="most_environments is a whole number of at least 1"):
+        CodeActRunner(opener, most_environments=most)

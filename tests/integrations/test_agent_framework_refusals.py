@@ -51,6 +51,14 @@ async def refused(talk: Conversation) -> None:
     assert (await talk.say(answers(second, approved=False))).text == "refused"
 
 
+async def test_the_model_reads_of_the_calls_of_a_program_that_ended_well(nested: LinuxCodeActProvider) -> None:
+    program = "look('a')\ntry:\n    pay('b')\nexcept ToolError:\n    pass"
+    talk = Conversation(nested, [code(program)], ["refused"])
+    await talk.say(answers(await talk.say("go"), approved=False))
+    assert 'look({"name"' in talk.client.read()
+    assert "its call was not approved" in talk.client.read()
+
+
 def check(client: ScriptedClient) -> None:
     """Check what the client was sent: the call, and right after it that it was rejected and what it had done."""
     messages: list[Message] = client.messages[-1]

@@ -73,3 +73,29 @@ async def test_an_answer_that_comes_then_is_told_what_was_done_and_nothing_runs_
         await talk.say("and on")
     assert "nobody gave in time" not in str([message.text for message in talk.client.messages[-1]])
     assert ledger == ["looked at a", "looked at c"]
+
+
+async def test_a_refusal_that_comes_then_leaves_the_model_with_what_was_done(ledger: Ledger) -> None:
+    async with nested(ledger) as codeact:
+        talk = Conversation(codeact, [code(PROGRAM)], ["second"], ["third"], ["fourth"])
+        asked = await talk.say("go")
+        await ended(ledger)
+        await talk.say("go on")
+        await talk.say(answers(asked, approved=False))
+        for _ in range(2):
+            for part in ("rejected", "nobody gave in time", 'look({"name"'):
+                assert part in talk.client.read()
+            assert "nobody gave in time" not in str([message.text for message in talk.client.messages[-1]])
+            if len(talk.client.messages) == 3:
+                await talk.say("and on")
+
+
+async def test_a_refusal_that_comes_first_does_not_say_that_the_program_was_told_of_it(ledger: Ledger) -> None:
+    async with nested(ledger) as codeact:
+        talk = Conversation(codeact, [code(PROGRAM)], ["second"])
+        asked = await talk.say("go")
+        await ended(ledger)
+        await talk.say(answers(asked, approved=False))
+    assert "told that its call was not approved" in talk.client.read()
+    assert "was not approved in time" in talk.client.read()
+    assert "told of the refusal" not in talk.client.read()

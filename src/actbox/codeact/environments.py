@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from actbox.core.errors import FileError, SandboxStopped
+from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 
@@ -51,6 +51,8 @@ class Environments:
     """
 
     def __init__(self, open_sandbox: Callable[[Policy], Sandbox], *, most: int = MOST_ENVIRONMENTS) -> None:
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise InvalidValue(f"most_environments is a whole number of at least 1, not {most!r}")
         self._open = open_sandbox
         self._most = most
         self._lock = threading.Lock()

@@ -36,6 +36,9 @@ from .waiting import PausableRun, PausingApprover, Waiting
 MOST_WAITING: Final = 100
 """Questions that wait for a framework's answer; beyond it the oldest is given up."""
 
+RUN_GONE: Final = "RunGone"
+"""The type of the error where a program had begun and its run is gone."""
+
 CHECKS_AT_ONCE: Final = 2
 """Type checkers that run at once, for one runner in one event loop: each takes a processor and much memory."""
 MOST_PRINTED: Final = 4
@@ -164,8 +167,7 @@ class CodeActRunner:
             if known is None:
                 known = plan.may_ask if begun is None else begun
             if known or begun or not plan.approval.required:
-                gone = not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type="RunGone")
-                return _outcome(run, gone, program, self._questions.calls(key))
+                return self._gone(run, program, key)
             return await self.execute(run, arguments, scope=scope, call_id=call_id, lasting=lasting)
         if waiting.code_hash != _hash(program):
             if waiting.paused is not None:
@@ -187,6 +189,14 @@ class CodeActRunner:
         outcome = self._questions.ended((scope, call_id))
         return None if outcome is None else outcome.with_calls_told()
 
+    def gone(self, run: FrozenRun, *, scope: str = "", call_id: str = "") -> CodeActOutcome | None:
+        """Return what is known of a program that had begun, as a question about a call says, and whose run is gone.
+
+        It has the calls of tools that it made, as far as they are known. `None` where it still waits for the answer.
+        """
+        key = (scope, call_id)
+        return None if self._questions.is_taken(key) else self._gone(run, "", key)
+
     def withdraw(self, *, scope: str = "", call_id: str = "") -> None:
         """Give up a question that nobody will answer: a program that waits is ended."""
         waiting = self._questions.take((scope, call_id))
@@ -205,6 +215,10 @@ class CodeActRunner:
         """End all runs, as `CANCELLED`, and close all sandboxes, with the files in them."""
         self._questions.close()
         await self._environments.close()
+
+    def _gone(self, run: FrozenRun, program: str, key: tuple[str, str]) -> CodeActOutcome:
+        gone = not_run(ErrorKind.CANCELLED, _GONE, hint=_GONE_HINT, type=RUN_GONE)
+        return _outcome(run, gone, program, self._questions.calls(key))
 
     async def _check(self, run: FrozenRun, program: str) -> ErrorInfo | None:
         """Return what a type checker finds wrong with a program, if that is wanted."""

@@ -69,7 +69,8 @@ BEGUN: Final = "begun"
 MOST_BEGUN: Final = 1000
 _IN_STATE: Final = ("question", "what", "reason", "code_hash")
 """What it has of each; all of it is in the framework's own request."""
-
+_TOLD: Final = "told"
+"""What it has besides where the model was told that the run is gone."""
 
 _RUN: Final = "run"
 """What a question about a program that was approved already says of the run that it would have."""
@@ -134,6 +135,7 @@ class Questions:
         self._runner = runner
         self._lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
+        self._running: set[tuple[str, str]] = set()  # programs that go on, since an answer has come
 
     async def go_on(
         self,
@@ -178,15 +180,20 @@ class Questions:
             ran_in = scope if known is None else known.scope
             decision = ApprovalDecision(this.answer.approved is True)
             begun = None if known is None else known.about["what"] == "call"
-            came = await self._runner.answer(
-                run,
-                arguments,
-                scope=ran_in.name,
-                call_id=this.id,
-                decision=decision,
-                begun=begun,
-                lasting=ran_in.lasting,
-            )
+            key = (ran_in.name, this.id)
+            self._running.add(key)
+            try:
+                came = await self._runner.answer(
+                    run,
+                    arguments,
+                    scope=ran_in.name,
+                    call_id=this.id,
+                    decision=decision,
+                    begun=begun,
+                    lasting=ran_in.lasting,
+                )
+            finally:
+                self._running.discard(key)
         # The tool calls of a program belong to the invocation that began it.
         began = invocation if known is None or known.began is None else known.began
         if isinstance(came, CodeActOutcome):
@@ -229,7 +236,8 @@ class Questions:
     ) -> CodeActOutcome | None:
         """Tell the program that was asked about that it was refused; return what came of it, if it had begun.
 
-        Further questions of it are refused too. `None` for an answer to no question of these.
+        Further questions of it are refused too. Where its run is gone, what came of it says so. `None` for an answer to
+        no question of these.
         """
         name = occurrence_of(answer)
         answered = _question_of(answer)
@@ -238,19 +246,28 @@ class Questions:
             return None
         self._forget(known.scope, name, state)
         ran_in = known.scope.name
-        if known.about["what"] == "run" or not self._runner.is_waiting(scope=ran_in, call_id=name):
+        if known.about["what"] == "run":
             self._runner.withdraw(scope=ran_in, call_id=name)
             return None
+        if known.arguments is None or not self._runner.is_waiting(scope=ran_in, call_id=name):
+            if (ran_in, name) in self._running:
+                return None
+            has_ended = self._runner.ended(scope=ran_in, call_id=name)
+            self._runner.withdraw(scope=ran_in, call_id=name)
+            return has_ended or self._runner.gone(run, scope=ran_in, call_id=name)
         decision = ApprovalDecision(False, "the user refused it")
         came: CodeActOutcome | ApprovalNeeded | None = None
         while not isinstance(came, CodeActOutcome):
             came = await self._runner.answer(run, known.arguments, scope=ran_in, call_id=name, decision=decision)
         return came
 
-    def ended(self, scope: Scope, state: MutableMapping[str, Any], *, but: Container[str]) -> dict[str, CodeActOutcome]:
+    def ended(
+        self, run: FrozenRun, scope: Scope, state: MutableMapping[str, Any], *, but: Container[str]
+    ) -> dict[str, CodeActOutcome]:
         """Return, once, what came of programs that have ended since nobody answered them in time, by occurrence.
 
-        `but` are the occurrences to which an answer has just come.
+        So it does of those whose runs are gone; their questions stay in the state, for an answer that comes yet. `but`
+        are the occurrences to which an answer has just come.
         """
         found: dict[str, CodeActOutcome] = {}
         for name in [name for name in state.get(ASKED, {}) if name not in but]:
@@ -258,6 +275,14 @@ class Questions:
             if came is not None:
                 found[name] = came
                 self._forget(scope, name, state)
+                continue
+            asked = state[ASKED][name]
+            if asked["what"] != "call" or _TOLD in asked or (scope.name, name) in self._running:
+                continue
+            came = self._runner.gone(run, scope=scope.name, call_id=name)
+            if came is not None:
+                found[name] = came
+                state[ASKED] = {**state[ASKED], name: {**asked, _TOLD: True}}
         return found
 
     def clear(self) -> None:

@@ -21,6 +21,7 @@ from agent_framework import ChatContext, ChatMiddleware, Content, Message
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.outcome import CodeActOutcome
+from actbox.codeact.runner import RUN_GONE
 from actbox.content.render import cut
 from actbox.core.mounts import OUTPUT
 
@@ -42,13 +43,25 @@ def keep_refused(answer: Content, came: CodeActOutcome, run: FrozenRun, state: M
     """Keep what came of the program whose question this answer refuses."""
     call = answer.function_call
     assert call is not None
-    told = {"call_id": call.call_id, "text": _story(_REFUSED, came, run)}
-    state[REFUSED] = dict(list({**state.get(REFUSED, {}), str(call.id): told}.items())[-MOST_KEPT:])
+    _keep(str(call.id), call.call_id, _story(_REFUSED_GONE if _is_gone(came) else _REFUSED, came, run), state)
+
+
+def refuse_unseen(answer: Content, state: MutableMapping[str, Any]) -> None:
+    """Keep for the refused call what was kept of its program since nobody had answered in time."""
+    call = answer.function_call
+    told = None if call is None else state.get(UNSEEN, {}).get(str(call.id))
+    if call is not None and told is not None:
+        _keep(str(call.id), call.call_id, told, state)
+
+
+def _keep(name: str, call_id: str | None, text: str, state: MutableMapping[str, Any]) -> None:
+    refused = {**state.get(REFUSED, {}), name: {"call_id": call_id, "text": text}}
+    state[REFUSED] = dict(list(refused.items())[-MOST_KEPT:])
 
 
 def keep_unseen(name: str, came: CodeActOutcome, run: FrozenRun, state: MutableMapping[str, Any]) -> None:
     """Keep what came of a program that ended before anybody answered it."""
-    unseen = {**state.get(UNSEEN, {}), name: _story(_UNSEEN, came, run)}
+    unseen = {**state.get(UNSEEN, {}), name: _story(_UNSEEN_GONE if _is_gone(came) else _UNSEEN, came, run)}
     state[UNSEEN] = dict(list(unseen.items())[-MOST_UNSEEN:])
 
 
@@ -103,8 +116,16 @@ class Notes(ChatMiddleware):
 
 
 _REFUSED: Final = (
-    "The program of {name} had begun by then. It was told of the refusal, and ran to its end. What it did before and"
-    " after is done; this is what came of it:"
+    "The program of {name} had begun by then. It was told that its call was not approved, and came to its end. What it"
+    " did before and after is done; this is what came of it:"
+)
+_REFUSED_GONE: Final = (
+    "The program of {name} had begun by then, and could not be told of the refusal. What it had done stays done; more"
+    " than this is not known of it here:"
+)
+_UNSEEN_GONE: Final = (
+    "A program of {name} that was sent earlier had begun, and waited for approval, which nobody has given. What it had"
+    " done stays done; more than this is not known of it here:"
 )
 _UNSEEN: Final = (
     "A program of {name} that was sent earlier waited for approval, which nobody gave in time. It was told so, and ran"
@@ -112,8 +133,12 @@ _UNSEEN: Final = (
 )
 
 
+def _is_gone(came: CodeActOutcome) -> bool:
+    return came.result.error is not None and came.result.error.type == RUN_GONE
+
+
 def _story(how: str, came: CodeActOutcome, run: FrozenRun) -> str:
-    told = f"{how.format(name=run.tool_name)}\n\n{cut(came.text, MOST_CHARACTERS)}"
+    told = f"{how.format(name=run.tool_name)}\n\n{cut(came.with_calls_told().text, MOST_CHARACTERS)}"
     if not came.artifacts:
         return told
     names = cut(", ".join(str(OUTPUT / artifact.name) for artifact in came.artifacts), MOST_CHARACTERS // 4)

@@ -18,7 +18,7 @@ from .approvals import ASKED, BEGUN, CHANGED, ApprovalGate, Questions, occurrenc
 from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
-from .notes import REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen
+from .notes import REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen, refuse_unseen
 from .results import Answer, answer_of
 from .scope import Scope
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
@@ -139,7 +139,9 @@ class EngineProvider(Surface, ContextProvider):
                 came = await self._questions.refuse(answer, run, scope, state)
                 if came is not None:
                     keep_refused(answer, came, run, state)
+                else:
+                    refuse_unseen(answer, state)
         answered = {occurrence_of(answer) for answer in answers}
-        for name, came in self._questions.ended(scope, state, but=answered).items():
+        for name, came in self._questions.ended(run, scope, state, but=answered).items():
             keep_unseen(name, came, run, state)
         forget_unseen(answered, state)
