@@ -6,6 +6,7 @@ says about a result it takes from what the client was sent, never from what its 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,8 +30,8 @@ NO_MODEL = (
 
 
 def call(name: str, **arguments: Any) -> Content:
-    """Return a model's call of a tool."""
-    return Content.from_function_call(_next_id(), name, arguments=arguments)
+    """Return a model's call of a tool; its arguments are JSON text, as clients of model services give them."""
+    return Content.from_function_call(_next_id(), name, arguments=json.dumps(arguments))
 
 
 def program(code: str, tool_name: str = "execute_code") -> Content:

@@ -13,9 +13,10 @@ trial with agent-framework-core 1.22 and 1.23, with and without streaming:
   the same call id, perhaps, but another occurrence id, and no answer: its program is asked about anew.
 * If refused, `execute_code` is not called: the framework tells the model that it was rejected. `Questions.refuse`
   tells the program that waits, so that it can end; `notes.py` tells the model what came of it.
-* Two calls in one turn are asked about apart, and may be answered apart, at different times; one that asks nothing has
-  run by then. If the conversation goes on without an answer, the call is left out of what the model sees, and may still
-  be answered later.
+* Two calls in one turn are asked about apart; one that asks nothing has run by then. Their answers belong together, in
+  one message with nothing else. If the conversation goes on without an answer, the call is left out of what the model
+  sees. An answer that comes by itself, or later, still counts, but the framework then sends calls and results in an
+  order that some services refuse, OpenAI's chat API for one.
 * A program may ask several times. The framework knows a question by the occurrence id alone, so that an answer to the
   first would answer the second as well. Later questions therefore have ids of their own, in the form that the framework
   uses where it asks again, and an answer that says that it is to an earlier question is not taken for one to this.
