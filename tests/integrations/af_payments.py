@@ -32,8 +32,10 @@ def payment_tools(ledger: Ledger) -> list[FunctionTool]:
 class Conversation:
     """One agent with one session, which streams or does not."""
 
-    def __init__(self, provider: Any, *turns: Any, streams: bool = False, with_session: bool = True) -> None:
-        self.client = ScriptedClient(*turns)
+    def __init__(
+        self, provider: Any, *turns: Any, streams: bool = False, with_session: bool = True, keeps_history: bool = False
+    ) -> None:
+        self.client = ScriptedClient(*turns, keeps_history=keeps_history)
         self.agent = agent_of(self.client, provider)
         self.session = AgentSession() if with_session else None
         self.streams = streams

@@ -23,12 +23,16 @@ Turn = Sequence["Content | str"] | Callable[[Sequence[Message]], Sequence["Conte
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, ChatTelemetryLayer, BaseChatClient):  # type: ignore[misc, type-arg]
-    """Each turn is what the model answers next: texts and calls, or a function of what it was sent."""
+    """Each turn is what the model answers next: texts and calls, or a function of what it was sent.
+
+    One that `keeps_history` gives each answer an id, from which the next request goes on with new messages only.
+    """
 
     OTEL_PROVIDER_NAME = "scripted"
 
-    def __init__(self, *turns: Turn, **given: Any) -> None:
+    def __init__(self, *turns: Turn, keeps_history: bool = False, **given: Any) -> None:
         super().__init__(**given)
+        self.STORES_BY_DEFAULT = keeps_history
         self.turns = list(turns)
         self.messages: list[list[Message]] = []
         self.options: list[dict[str, Any]] = []
@@ -38,17 +42,18 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, ChatTelemetry
         self.options.append(dict(options))
         turn = self.turns.pop(0)
         said = turn(messages) if callable(turn) else turn
+        conversation = f"answer-{len(self.messages)}" if self.STORES_BY_DEFAULT else None
         contents = [Content.from_text(item) if isinstance(item, str) else item for item in said]
         if stream:
 
             async def updates() -> Any:
                 for content in contents:
-                    yield ChatResponseUpdate(role="assistant", contents=[content])
+                    yield ChatResponseUpdate(role="assistant", contents=[content], conversation_id=conversation)
 
             return ResponseStream(updates(), finalizer=ChatResponse.from_updates)
 
         async def answer() -> ChatResponse[Any]:
-            return ChatResponse(messages=[Message("assistant", contents)])
+            return ChatResponse(messages=[Message("assistant", contents)], conversation_id=conversation)
 
         return answer()
 

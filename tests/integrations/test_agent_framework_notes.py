@@ -9,7 +9,16 @@ import pytest
 
 pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
 
-from agent_framework import AgentSession, FunctionTool, InMemoryHistoryProvider, Message
+from agent_framework import (
+    Agent,
+    AgentSession,
+    BaseChatClient,
+    ChatResponse,
+    FunctionInvocationLayer,
+    FunctionTool,
+    InMemoryHistoryProvider,
+    Message,
+)
 
 from actbox.integrations.agent_framework import LinuxCodeActProvider
 from tests.integrations.af_payments import Conversation, payment_tools
@@ -107,3 +116,43 @@ async def test_a_question_that_is_answered_after_the_tools_have_changed_keeps_th
     (result,) = talk.client.results()
     assert ("rejected" in str(result.result)) is not approved
     assert ("had begun" in str(result.result)) is (style == "nested" and not approved)
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+async def test_a_service_that_keeps_the_history_is_sent_a_note_once_and_another_when_it_is_new(streams: bool) -> None:
+    turns: list[Any] = [["one"], [code("2", "call-2")], ["two"], ["three"], ["four"], ["five"]]
+    async with LinuxCodeActProvider(tools=payment_tools([])[1:], search_above=0) as codeact:
+        talk = Conversation(codeact, *turns, streams=streams, keeps_history=True)
+        await talk.say("go")
+        codeact.add_tools(more(1))
+        await talk.say("go on")
+        await talk.say("and on")
+        codeact.add_tools(more(2))
+        await talk.say("and on")
+        assert talk.session is not None
+        assert talk.session.service_session_id == "answer-5"
+        talk.session = AgentSession.from_dict(json.loads(json.dumps(talk.session.to_dict())))
+        talk.session.service_session_id = None  # the user begins anew there
+        await talk.say("and on")
+    sent = [[text for text in texts(messages) if NOTE in text] for messages in talk.client.messages]
+    assert [len(notes) for notes in sent] == [0, 1, 0, 0, 1, 1]
+    assert all(len(messages) <= 2 for messages in talk.client.messages)
+    assert "more_2" in sent[4][0]
+
+
+class NoMiddleware(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc, type-arg]
+    """A chat client that calls no chat middleware."""
+
+    async def _inner_get_response(self, **request: Any) -> ChatResponse[Any]:
+        return ChatResponse(messages=[Message("assistant", ["said"])])
+
+
+async def test_a_client_that_calls_no_middleware_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with LinuxCodeActProvider(tools=payment_tools([])) as codeact:
+        assert (await Conversation(codeact, ["said"]).say("go")).text == "said"
+        assert not caplog.records
+        agent = Agent(client=NoMiddleware(), context_providers=[codeact])
+        for _ in range(2):
+            assert (await agent.run("go")).text == "said"
+    (warning,) = [record for record in caplog.records if record.name == "actbox"]
+    assert "NoMiddleware calls no chat middleware" in warning.getMessage()

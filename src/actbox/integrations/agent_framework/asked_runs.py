@@ -70,12 +70,14 @@ class Witness(ChatMiddleware):
     """Remembers in the state which run a model made its calls of `execute_code` in."""
 
     def __init__(self, tool_name: str, mark: Mark, state: MutableMapping[str, Any]) -> None:
+        self.was_called = False
         self._tool_name = tool_name
         self._mark = mark
         self._state = state
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Look at what the model answers."""
+        self.was_called = True
         if context.stream:
             context.stream_result_hooks.append(self._look_at)
         await call_next()

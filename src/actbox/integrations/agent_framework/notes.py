@@ -4,7 +4,8 @@ It is added to what a chat client is sent, and never to a history: a message of 
 the whole conversation, or between a call and its result, which model services refuse. What is there already stays as it
 is to the byte, so that a cached prompt goes on to count.
 
-* That tools have changed is the last message of each request of a run. So is what came of a program that waited until
+* That tools have changed is the last message of each request of a run. A service that keeps the history keeps this too:
+  there it is sent once, and again where it is another. So is what came of a program that waited until
   nobody could answer it any more: the framework leaves its call out of the conversation, and the state keeps it.
 * The framework answers a refused call of `execute_code` with one sentence of its own, and keeps that in its history.
   What came of the program is kept in the provider's state, and is added to that sentence: in the run of the refusal and
@@ -14,10 +15,11 @@ is to the byte, so that a cached prompt goes on to count.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final
 
-from agent_framework import ChatContext, ChatMiddleware, Content, Message
+from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, Message
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.outcome import CodeActOutcome
@@ -37,6 +39,12 @@ UNSEEN: Final = "unseen"
 """Where the state has what came of programs that nobody answered in time, by the same id."""
 
 MOST_UNSEEN: Final = 10
+
+NOTED: Final = "noted"
+"""Where the state has digests of what the history that a service keeps has of this, and the service's id of that."""
+
+_LOCAL: Final = "agent_framework_local_history_persistence"
+"""The framework's conversation id where no service keeps the history."""
 
 
 def keep_refused(answer: Content, came: CodeActOutcome, run: FrozenRun, state: MutableMapping[str, Any]) -> None:
@@ -77,13 +85,16 @@ def forget_unseen(names: Iterable[str], state: MutableMapping[str, Any]) -> None
 class Notes(ChatMiddleware):
     """Adds to each request of a run what the model has to be told."""
 
-    def __init__(self, changes: str, state: Mapping[str, Any]) -> None:
+    def __init__(self, changes: str, state: MutableMapping[str, Any]) -> None:
         """`changes` says which tools have changed."""
-        self._last = "\n\n".join([*state.get(UNSEEN, {}).values(), *([changes] if changes else [])])
+        self.was_called = False
+        self._state = state
+        self._last: list[str] = [*state.get(UNSEEN, {}).values(), *([changes] if changes else [])]
         self._refused: dict[str, Mapping[str, str]] = dict(state.get(REFUSED, {}))
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send the messages with what is to be told; those of the history stay as they are."""
+        self.was_called = True
         messages: list[Message] = []
         for message in context.messages:
             contents = [self._told(content) for content in message.contents]
@@ -92,10 +103,30 @@ class Notes(ChatMiddleware):
                 changed.contents = contents
                 message = context.record_message_replacement(changed, message)
             messages.append(message)
-        if self._last:
-            messages.append(Message("user", [self._last]))
+        there = self._kept_by_service(context)
+        new = [part for part in self._last if _digest(part) not in there]
+        if new:
+            messages.append(Message("user", ["\n\n".join(new)]))
         context.messages = messages
+        if context.stream:
+            context.stream_result_hooks.append(self._look_at)
         await call_next()
+        if isinstance(context.result, ChatResponse):
+            self._look_at(context.result)
+
+    def _kept_by_service(self, context: ChatContext) -> list[str]:
+        """Return what the service's own history has of it, where the request goes on from the latest answer."""
+        conversation = (context.options or {}).get("conversation_id")
+        noted = self._state.get(NOTED, {})
+        told: list[str] = noted["told"] if conversation is not None and noted.get("after") == conversation else []
+        return told
+
+    def _look_at(self, response: ChatResponse[Any]) -> None:
+        if response.conversation_id in (None, _LOCAL):
+            self._state.pop(NOTED, None)
+        else:
+            told = [_digest(part) for part in self._last]
+            self._state[NOTED] = {"after": response.conversation_id, "told": told}
 
     def _told(self, content: Content) -> Content:
         if content.type != "function_result" or (known := self._of(content)) is None:
@@ -131,6 +162,10 @@ _UNSEEN: Final = (
     "A program of {name} that was sent earlier waited for approval, which nobody gave in time. It was told so, and ran"
     " to its end. What it did is done; this is what came of it:"
 )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_gone(came: CodeActOutcome) -> bool:

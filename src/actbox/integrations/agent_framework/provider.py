@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from agent_framework import AgentSession, Content, ContextProvider, SessionContext
+from agent_framework import AgentSession, ChatMiddlewareLayer, Content, ContextProvider, SessionContext
 
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.instructions import EXECUTE_CODE
@@ -18,10 +19,15 @@ from .approvals import ASKED, BEGUN, CHANGED, ApprovalGate, Questions, occurrenc
 from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
-from .notes import REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen, refuse_unseen
+from .notes import NOTED, REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen, refuse_unseen
 from .results import Answer, answer_of
 from .scope import Scope
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
+
+_log = logging.getLogger("actbox")
+
+# Of the state of earlier runs, what lasts.
+_KEPT = (ASKED, BEGUN, CALLS, CHANGED, NOTED, REFUSED, UNSEEN)
 
 
 class EngineProvider(Surface, ContextProvider):
@@ -59,6 +65,7 @@ class EngineProvider(Surface, ContextProvider):
             **options,
         )
         self._questions = Questions(self._runner)
+        self._has_warned = False
 
     async def before_run(
         self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
@@ -77,7 +84,7 @@ class EngineProvider(Surface, ContextProvider):
         self._check_source_id(agent)
         scope = Scope.of(session, fresh=not state)
         await self._look_at_answers(run, scope, context, state)
-        kept = {name: state[name] for name in (ASKED, BEGUN, CALLS, CHANGED, REFUSED, UNSEEN) if name in state}
+        kept = {name: state[name] for name in _KEPT if name in state}
         state.clear()
         state.update(run.state(), **kept)
         tool = self._tool_for(run, scope, state)
@@ -88,8 +95,26 @@ class EngineProvider(Surface, ContextProvider):
         if run.approval == "always_require":
             witness = Witness(run.tool_name, self._questions.runs.mark_of(run), state)
             context.extend_middleware(self.source_id, [witness])
-        if run.changes or REFUSED in state or UNSEEN in state:
+        if run.changes or any(name in state for name in (NOTED, REFUSED, UNSEEN)):
             context.extend_middleware(self.source_id, [Notes(run.changes, state)])
+
+    async def after_run(
+        self, *, agent: Any, session: AgentSession | None, context: SessionContext, state: dict[str, Any]
+    ) -> None:
+        """Warn, once, of a chat client that calls no middleware."""
+        client = getattr(agent, "client", None)
+        if self._has_warned or isinstance(client, ChatMiddlewareLayer):
+            return
+        given = context.middleware.get(self.source_id, ())
+        ours = [middleware for middleware in given if isinstance(middleware, (Notes, Witness))]
+        if ours and not any(middleware.was_called for middleware in ours):
+            self._has_warned = True
+            _log.warning(
+                "the chat client %s calls no chat middleware: the model is not told of changed tools and of programs"
+                " that were refused, and approved programs may be asked about again; derive it from"
+                " ChatMiddlewareLayer",
+                type(client).__name__,
+            )
 
     async def close(self) -> None:
         """End what runs, as `CANCELLED`, and close the sandboxes and the MCP servers that were connected here."""
