@@ -26,8 +26,16 @@ from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
 
 _log = logging.getLogger("actbox")
 
-# Of the state of earlier runs, what lasts.
-_KEPT = (ASKED, BEGUN, CALLS, CHANGED, NOTED, REFUSED, UNSEEN)
+# Of the state of earlier runs, what lasts, and what its items are.
+_KEPT: dict[str, tuple[type, type]] = {
+    ASKED: (dict, dict),
+    BEGUN: (list, str),
+    CALLS: (dict, dict),
+    CHANGED: (dict, dict),
+    NOTED: (dict, object),
+    REFUSED: (dict, dict),
+    UNSEEN: (dict, str),
+}
 
 
 class EngineProvider(Surface, ContextProvider):
@@ -82,6 +90,7 @@ class EngineProvider(Surface, ContextProvider):
                 f" {type(self).__name__} a tool_name of its own, and a source_id"
             )
         self._check_source_id(agent)
+        _check_state(self.source_id, state)
         scope = Scope.of(session, fresh=not state)
         await self._look_at_answers(run, scope, context, state)
         kept = {name: state[name] for name in _KEPT if name in state}
@@ -170,3 +179,15 @@ class EngineProvider(Surface, ContextProvider):
         for name, came in self._questions.ended(run, scope, state, but=answered).items():
             keep_unseen(name, came, run, state)
         forget_unseen(answered, state)
+
+
+def _check_state(source_id: str, state: dict[str, Any]) -> None:
+    """Raise `InvalidValue` for a state that no provider has written: it comes from wherever sessions are stored."""
+    for name, (kind, items) in _KEPT.items():
+        there = state.get(name, kind())
+        inside = list(there.values()) if isinstance(there, dict) else there
+        if not isinstance(there, kind) or not all(isinstance(item, items) for item in inside):
+            raise InvalidValue(
+                f"the session's state of {source_id!r} is damaged: {name!r} is not as a provider writes it; begin a new"
+                " session, or take the state out of this one"
+            )
