@@ -42,7 +42,7 @@ LIMITS = Limits(message_bytes=MESSAGE_BYTES, tool_calls=MOST_CALLS, wall_seconds
 # What a hostile guest can bring about at most: what a guest may say of itself, and what the host finds.
 KINDS = {kind for kind in ErrorKind if kind not in (ErrorKind.SANDBOX, ErrorKind.CANCELLED, ErrorKind.UNSUPPORTED)}
 
-quickly = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+quickly = settings(deadline=None, max_examples=75, suppress_health_check=list(HealthCheck))
 LONG_FRAMES = 1_000_000
 FRAMES_A_STREAM, STREAMS_AN_EXAMPLE = 25, 20
 
