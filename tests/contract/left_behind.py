@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from actbox.sandbox.siblings import UNTOUCHED_SECONDS
+
 
 def processes() -> set[int]:
     """Every process below this one, zombies and grandchildren included."""
@@ -187,6 +189,7 @@ async def settled_counts(expected: dict[str, int] | None = None) -> dict[str, in
 @contextlib.asynccontextmanager
 async def as_many_as_before() -> AsyncIterator[None]:
     """Like `nothing_left_behind`, for where another nursery may take the place of one that is killed."""
+    await asyncio.sleep(UNTOUCHED_SECONDS)  # a sandbox that waits for its next program is nobody's leftover either
     before = await settled_counts()
     yield
     after = await settled_counts(before)
