@@ -1,7 +1,8 @@
 """Every test of a sandbox runs on every engine that can keep what the test is about.
 
-A further engine joins by its name in `ENGINES_OF`; one of another language has modules of its own. What an engine
-lacks it says in its traits, and the test is skipped with that as its reason; nothing here asks for an engine by name.
+A further engine joins by its name in `FULL_CPYTHON`; one of less than full CPython has modules of its own. What an
+engine lacks it says in its traits, and the test is skipped with that as its reason; nothing here asks for an engine by
+name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import FULL_CPYTHON
 
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
@@ -69,7 +70,7 @@ def why_no_namespaces() -> str:
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"exit code {tried.returncode}"
 
 
-@pytest.fixture(params=ENGINES_OF["python"])
+@pytest.fixture(params=FULL_CPYTHON)
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and runs Python, in which the suite's programs are."""
     found = engine_check(request.param)

@@ -67,9 +67,10 @@ def open_sandbox(
     env: Mapping[str, str] | None = None,
     allow_unisolated: bool = False,
     upstream: Upstream | None = None,
+    **options: Any,
 ) -> SyncSandbox:
     """Return a sandbox to be used with `with`; everything else is as for `actbox.open_sandbox`."""
-    box = _open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated, upstream=upstream)
+    box = _open_sandbox(engine, policy=policy, env=env, allow_unisolated=allow_unisolated, upstream=upstream, **options)
     return SyncSandbox(box)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import FULL_CPYTHON
 from tests.conftest import engine_check
 
 Completed = subprocess.CompletedProcess[bytes]
@@ -38,7 +38,7 @@ def on_engine(engine: str) -> tuple[str, ...]:
 @pytest.fixture
 def on_one_engine() -> tuple[str, ...]:
     """The options that choose an engine that works here, for what is the same on all of them."""
-    isolating = [name for name in ENGINES_OF["python"] if (found := engine_check(name)).works and found.traits.isolated]
+    isolating = [name for name in FULL_CPYTHON if (found := engine_check(name)).works and found.traits.isolated]
     return ("--sandbox", isolating[0]) if isolating else ("--sandbox", "process", "--allow-unisolated")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import actbox
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import FULL_CPYTHON
 from tests.escape.attempt import Attempt, Bare, Outcome, Verdict
 from tests.escape.ground import Forked, Fresh, Ground, one_box
 from tests.escape.registry import ATTEMPTS
@@ -45,7 +45,7 @@ class Row:
 async def all_rows(attempts: Iterable[Attempt], things: dict[str, Any]) -> AsyncIterator[Row]:
     """Make the attempts on every engine that works here, and yield a row for each way to run them."""
     attempts = tuple(attempts)
-    for engine in ENGINES_OF["python"]:
+    for engine in FULL_CPYTHON:
         found = actbox.check(engine)
         if not found.works or found.traits is None:
             reason = Verdict(Outcome.NOT_APPLICABLE, f"the {engine} engine does not work here: {found.reason}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import FULL_CPYTHON
 from tests.conftest import engine_check
 from tests.escape.attempt import Attempt, Bare, NotApplicable, Outcome
 from tests.escape.ground import Fresh, one_box
@@ -20,7 +20,7 @@ from tests.escape.host_things import host_things
 from tests.escape.registry import ATTEMPTS, GROUPS
 from tests.escape.suite import attack_bare, attack_forked, attack_fresh, gets_through_bare, ground_of
 
-PYTHON = ENGINES_OF["python"]
+PYTHON = FULL_CPYTHON
 ISOLATING = [name for name in PYTHON if (found := engine_check(name)).traits is None or found.traits.isolated]
 BARE = [name for name in PYTHON if name not in ISOLATING]
 

@@ -9,7 +9,7 @@ from typing import Final
 from actbox._version import __version__
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
 from actbox.sandbox.traits import EngineCheck
 from actbox.sandbox.trial import try_isolation, try_limits
@@ -31,7 +31,7 @@ def examine(*, as_json: bool) -> int:
     except Interrupted as error:
         return error.exit_code
     isolating = {finding.check.engine for finding in findings if finding.isolates}
-    strongest = next((engine for engine in ENGINES_OF["python"] if engine in isolating), None)
+    strongest = next((engine for engine in FULL_CPYTHON if engine in isolating), None)
     if as_json:
         document = {
             "actbox": __version__,

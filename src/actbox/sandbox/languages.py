@@ -7,21 +7,30 @@ from typing import Final
 
 from actbox.core.errors import Unsupported
 
-ENGINES_OF: Final[Mapping[str, tuple[str, ...]]] = {"python": ("linux", "process"), "rtfs": ("rtfs",)}
-"""The engines of each language, strongest first."""
+from .registry import TABLE
 
-_NAMES: Final = {"python": "Python", "rtfs": "RTFS"}
+_NAMES: Final = {"python": "Python", "rtfs": "RTFS", "javascript": "JavaScript", "typescript": "TypeScript"}
+
+ENGINES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    language: engines
+    for language in _NAMES
+    if (engines := tuple(engine.name for engine in TABLE.values() if language in engine.languages))
+}
+"""The engines of each language, strongest first; of Python, those of full CPython come first."""
+
+FULL_CPYTHON: Final[tuple[str, ...]] = tuple(engine.name for engine in TABLE.values() if engine.python == "full")
+"""The engines of full CPython, strongest first."""
 
 
 def language_of(engine: str) -> str:
-    """Return the language that an engine runs; `auto` runs Python."""
-    return next((language for language, engines in ENGINES_OF.items() if engine in engines), "python")
+    """Return the language that an engine takes a plain text for; for `auto` that is Python."""
+    return TABLE[engine].languages[0] if engine in TABLE else "python"
 
 
 def wrong_language(engine: str, language: str) -> Unsupported:
     """Return the error for a program in a language that an engine does not run; it names the engine that does."""
-    own = language_of(engine)
-    runs = f"the {engine} engine runs {_NAMES[own]}"
+    own = " and ".join(_NAMES[name] for name in TABLE[engine].languages)
+    runs = f"the {engine} engine runs {own}"
     if language not in ENGINES_OF:
         known = ", ".join(map(repr, ENGINES_OF))
         return Unsupported(f"{runs}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")

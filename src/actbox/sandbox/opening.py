@@ -5,42 +5,35 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
 
 from .contract import Sandbox
-from .languages import ENGINES_OF
+from .languages import FULL_CPYTHON
+from .registry import TABLE
 from .traits import EngineCheck
 
 if TYPE_CHECKING:
     from .egress.upstream import Upstream
 
 _log = logging.getLogger("actbox")
+_found_working: set[str] = set()
+"""Engines that `auto` has tried in this process: what worked once is not tried again."""
 
-ENGINES: tuple[str, ...] = ("linux", "process", "rtfs")
+ENGINES: tuple[str, ...] = tuple(TABLE)
 """Every engine: first those of full CPython, strongest first, in the order in which `open_sandbox("auto")` tries them.
 
-The others, each for a language of its own, are opened by name only.
+The others, of other languages or of less than full CPython, are opened by name only.
 """
 
 
 def check(engine: str) -> EngineCheck:
     """Try an engine on this machine, without running a program. Takes up to a second."""
-    if engine == "linux":
-        from .engines.linux import check as check_linux
-
-        return check_linux()
-    if engine == "process":
-        from .engines.process import TRAITS
-
-        return EngineCheck(engine=engine, works=True, traits=TRAITS)
-    if engine == "rtfs":
-        from .engines.rtfs import TRAITS as RTFS_TRAITS
-
-        return EngineCheck(engine=engine, works=True, traits=RTFS_TRAITS)
-    raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+    if engine not in TABLE:
+        raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+    return TABLE[engine].check()
 
 
 def open_sandbox(
@@ -50,14 +43,15 @@ def open_sandbox(
     env: Mapping[str, str] | None = None,
     allow_unisolated: bool = False,
     upstream: Upstream | None = None,
+    **options: Any,
 ) -> Sandbox:
     """Return a sandbox, which starts with `async with` (or `start()`).
 
     `engine` is one of `ENGINES`, or `auto`: the strongest that works here and runs full CPython; which and why goes to
     the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
     policy's. `upstream` is how the proxy reaches the policy's domains, where the system's resolver and the authorities
-    that it trusts will not do. The `process` engine isolates nothing, and is opened only when `allow_unisolated` is
-    true, also by name. The `rtfs` engine runs RTFS, a pure language, in this process; it is never what `auto` takes.
+    that it trusts will not do. `options` are the named engine's own, such as a container's `image`; `auto` takes none.
+    The `process` engine isolates nothing, and is opened only when `allow_unisolated` is true, also by name.
 
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
@@ -69,28 +63,37 @@ def open_sandbox(
         policy = dataclasses.replace(policy, variables={**policy.variables, **env})
     if engine not in ("auto", *ENGINES):
         raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
-    if engine == "rtfs":
-        from .engines.rtfs import RtfsSandbox
-
-        return RtfsSandbox(policy)
-    if engine == "linux" or (engine == "auto" and (not allow_unisolated or check("linux").works)):
-        from .engines.linux import LinuxSandbox
-
-        if engine == "auto":
-            _log.info(
-                "auto: the linux engine, the strongest of %s that runs full CPython", ", ".join(ENGINES_OF["python"])
-            )
-        if not (policy.domains or policy.secrets):
-            return LinuxSandbox(policy)
-        from .engines.linux.network import Network  # what it needs takes long to import
-
-        return LinuxSandbox(policy, Network(policy, upstream))
-    if not allow_unisolated:
-        raise SandboxUnavailable(
-            "the process engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"
-        )
-    from .engines.process import ProcessSandbox
-
     if engine == "auto":
-        _log.warning("auto: the process engine, WITHOUT ANY ISOLATION, since the linux engine does not work here")
-    return ProcessSandbox(policy)
+        if options:
+            raise InvalidValue(f"options such as {min(options)!r} are one engine's own; name the engine beside them")
+        engine = _strongest(allow_unisolated)
+    elif not (TABLE[engine].isolates or allow_unisolated):
+        raise SandboxUnavailable(
+            f"the {engine} engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"
+        )
+    return TABLE[engine].open(policy, upstream, options)
+
+
+def _strongest(allow_unisolated: bool) -> str:
+    """Return the strongest engine of full CPython that works here; where none does, the strongest, which will say why.
+
+    An engine that isolates nothing counts only where that is allowed.
+    """
+    isolating = [name for name in FULL_CPYTHON if TABLE[name].isolates]
+    if len(isolating) == 1 and not allow_unisolated:
+        chosen = isolating[0]
+    else:
+        reasons = []
+        for chosen in FULL_CPYTHON if allow_unisolated else isolating:
+            found = None if chosen in _found_working else TABLE[chosen].check()
+            if found is None or found.works:
+                _found_working.add(chosen)
+                break
+            reasons.append(f"{chosen}: {found.reason}")
+        else:
+            return isolating[0]
+        if not TABLE[chosen].isolates:
+            _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, since no other works here: %s", chosen, reasons)
+            return chosen
+    _log.info("auto: the %s engine, the strongest of %s that runs full CPython", chosen, ", ".join(FULL_CPYTHON))
+    return chosen

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+Python = Literal["full", "standard library", "core", "subset", "none"]
+"""How much of Python an engine runs.
+
+`full`: CPython with any package, processes and threads. `standard library`: CPython with its standard library, and
+neither processes nor packages with compiled parts. `core`: CPython's language with a part of the standard library.
+`subset`: a part of the language. `none`: another language.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,20 +24,36 @@ class Traits:
     `pid 1` (the sandbox's own first process), `tmpfs`, `host timer`, `host`, or two of these with `and` between; for a
     language of its own `evaluator`, or `language` where that has nothing of the kind. A limit that is not in it does
     not hold, and one `for each process` not for a tree of them. `network` says what a
-    program can reach. `mounts` are the modes in which a `FileMount` can be had; where `overlay` is one of them, a
-    folder can be mounted at `/input` itself too.
+    program can reach, and `domains` whether `Policy.domains` opens more of it, through the egress proxy. `mounts` are
+    the modes in which a `FileMount` can be had; where `overlay` is one of them, a folder can be mounted at `/input`
+    itself too. `packages` is a short phrase on what can be imported beside the standard library.
+
+    What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
+    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
+    there is no `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has
+    several calls under way at once; `partial_output` whether what a program printed before it was ended is kept, and
+    comes as it goes; `tracebacks` whether an error says the line of the program, and shows it. `platforms` are those
+    that the engine is for, as `sys.platform` has them.
     """
 
     engine: str
     isolation: str
     isolated: bool
     languages: tuple[str, ...] = ("python",)
+    python: Python = "full"
+    packages: str = "none"
+    platforms: tuple[str, ...] = ("linux", "darwin", "win32")
     enforced: Mapping[str, str] = field(default_factory=dict)
     network: str = "none"
+    domains: bool = False
     mounts: tuple[str, ...] = ()
+    files: bool = True
+    commands: bool = True
     tools: bool = True
     await_tools: bool = True
+    parallel_tools: bool = True
     partial_output: bool = True
+    tracebacks: bool = True
     sessions: bool = False
     fork: bool = False
     notes: tuple[str, ...] = ()
@@ -41,12 +65,20 @@ class Traits:
             "isolation": self.isolation,
             "isolated": self.isolated,
             "languages": list(self.languages),
+            "python": self.python,
+            "packages": self.packages,
+            "platforms": list(self.platforms),
             "enforced": dict(self.enforced),
             "network": self.network,
+            "domains": self.domains,
             "mounts": list(self.mounts),
+            "files": self.files,
+            "commands": self.commands,
             "tools": self.tools,
             "await_tools": self.await_tools,
+            "parallel_tools": self.parallel_tools,
             "partial_output": self.partial_output,
+            "tracebacks": self.tracebacks,
             "sessions": self.sessions,
             "fork": self.fork,
             "notes": list(self.notes),

@@ -18,6 +18,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
@@ -26,8 +27,11 @@ from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import EngineCheck, Traits
 from actbox.sandbox.workspace import Workspace
+
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.upstream import Upstream
 
 _SANDBOX_FOLDER = str(Path(__file__).resolve().parents[1])
 # Every process of a run inherits this variable, by which the last of them is found.
@@ -50,6 +54,8 @@ TRAITS = Traits(
         "artifacts": "host",
         "artifact_mib": "host",
     },
+    packages="those of the host's environment",
+    platforms=("linux", "darwin"),
     sessions=True,
     network="everything that this machine reaches",
     notes=(
@@ -59,6 +65,16 @@ TRAITS = Traits(
         "the number of processes, the size of the workspace and the share of the processors are not limited",
     ),
 )
+
+
+def check() -> EngineCheck:
+    """Return that it works, as it does everywhere."""
+    return EngineCheck(engine="process", works=True, traits=TRAITS)
+
+
+def open_engine(policy: Policy, upstream: Upstream | None) -> ProcessSandbox:
+    """Return a sandbox; its programs reach whatever this machine does, so `upstream` is of no use to it."""
+    return ProcessSandbox(policy)
 
 
 class ProcessSandbox(LocalSandbox):

@@ -19,6 +19,9 @@ TRAITS = Traits(
     isolation="language: nothing in it can name a file, a process, the network or a clock",
     isolated=True,
     languages=("rtfs",),
+    python="none",
+    files=False,
+    commands=False,
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "evaluator",

@@ -1,0 +1,71 @@
+"""Every engine there is: what it runs, and the module that has it, which is imported when the engine is wanted.
+
+An engine's module has two functions. `check()` says whether the engine works on this machine, without running anybody's
+program; `open_engine(policy, upstream, **options)` returns a sandbox that has not started. `options` are the engine's
+own, keyword-only and with defaults; its signature says which there are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from actbox.core.errors import InvalidValue
+from actbox.core.policy import Policy
+
+from .contract import Sandbox
+from .traits import EngineCheck, Python
+
+if TYPE_CHECKING:
+    from .egress.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One row of the table of engines."""
+
+    name: str
+    languages: tuple[str, ...]
+    """The first is what a plain text is taken for."""
+    python: Python
+    isolates: bool = True
+    """Whether it is an isolation at all; one that is not is opened only with `allow_unisolated=True`."""
+    module: str
+
+    def check(self) -> EngineCheck:
+        """Try the engine on this machine."""
+        found: EngineCheck = self._imported().check()
+        return found
+
+    def open(self, policy: Policy, upstream: Upstream | None, options: Mapping[str, Any]) -> Sandbox:
+        """Return a sandbox. Raises `InvalidValue` for options that the engine does not have."""
+        opener = self._imported().open_engine
+        known = [
+            name
+            for name, parameter in inspect.signature(opener).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        if unknown := sorted(set(options) - set(known)):
+            there_are = f"it has: {', '.join(known)}" if known else "it has none of its own"
+            raise InvalidValue(f"the {self.name} engine has no option {unknown[0]!r}; {there_are}")
+        sandbox: Sandbox = opener(policy, upstream, **options)
+        return sandbox
+
+    def _imported(self) -> ModuleType:
+        return import_module(f"actbox.sandbox.engines.{self.module}")
+
+
+TABLE: Final[Mapping[str, Engine]] = {
+    engine.name: engine
+    for engine in (
+        # Those of full CPython, strongest first: the order in which `auto` tries them.
+        Engine(name="linux", languages=("python",), python="full", module="linux"),
+        Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
+        # The others are opened by name only.
+        Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),
+    )
+}
