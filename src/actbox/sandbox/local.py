@@ -36,7 +36,7 @@ from .ending import Stop
 from .files import WorkspaceFiles
 from .guest_process import GuestProcess
 from .languages import wrong_language
-from .requests import encode_program, seconds_of, source_of
+from .requests import check_names, encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .siblings import Siblings
@@ -293,12 +293,15 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         if program.language != "python":
             raise wrong_language(self.traits.engine, program.language)
         toolset = Toolset.for_run(tools)
-        spec = toolset.guest_spec()
-        taken = {tool["alias"] for tool in spec} & set(program.inputs)
-        if taken:
-            raise InvalidValue(f"{sorted(taken)[0]!r} is both an input and a tool of this run; rename one")
+        check_names(program, toolset)
         frame = frame_of(
-            {"t": "run", "code": program.code, "name": program.name, "inputs": program.inputs, "tools": spec}
+            {
+                "t": "run",
+                "code": program.code,
+                "name": program.name,
+                "inputs": program.inputs,
+                "tools": toolset.guest_spec(),
+            }
         )
         for name, content in program.files.items():
             data = content.encode() if isinstance(content, str) else content

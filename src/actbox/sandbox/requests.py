@@ -7,6 +7,7 @@ from typing import Any
 
 from actbox.core.errors import InvalidValue
 from actbox.core.program import Program
+from actbox.tools import Toolset
 
 from .guest import wire
 
@@ -20,6 +21,13 @@ def encode_program(message: dict[str, Any]) -> bytes:
         return wire.encode(message, _MAX_PROGRAM_MESSAGE)
     except (wire.MessageTooLong, ValueError, RecursionError) as error:
         raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
+
+
+def check_names(program: Program, toolset: Toolset) -> None:
+    """Raise `InvalidValue` for a name that is both an input and a tool of one run."""
+    taken = set(toolset.aliases.values()) & set(program.inputs)
+    if taken:
+        raise InvalidValue(f"{min(taken)!r} is both an input and a tool of this run; rename one")
 
 
 def source_of(program: Program | str) -> str:

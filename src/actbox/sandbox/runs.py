@@ -18,7 +18,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Literal, Self
 
-from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
@@ -35,6 +34,7 @@ from .guest.finish import EXIT_CHANNEL_LOST
 from .guest_process import GuestProcess
 from .nursery.passing import send_with
 from .slots import Slots
+from .stops import call_failed, out_of_budget, out_of_time, too_much_output
 from .verdict import blame_refusal, verdict
 
 _READ_BYTES = 1024 * 1024
@@ -288,15 +288,7 @@ class Run:
             stream.widen()
         if len(data) > self._output_left:
             data = data[: self._output_left]
-            most = self._limits.output_bytes
-            self._stop_for(
-                Stop(
-                    ErrorKind.OUTPUT_LIMIT,
-                    f"the program printed more than {most:,} bytes; the first {most:,} are kept",
-                    "output_bytes",
-                    "print a summary, or write what is long to a file below output/",
-                )
-            )
+            self._stop_for(too_much_output(self._limits))
         self._output_left -= len(data)
         if data:
             self._say(stream, stream.decoder.decode(data))
@@ -369,27 +361,13 @@ class Run:
         self._timers.append(self._loop.call_later(_LONG_GRACE_SECONDS, self._guest.kill))
 
     def _on_timeout(self) -> None:
-        self._end(
-            Stop(
-                ErrorKind.TIMEOUT,
-                f"the program was stopped after {counted(float(self._timeout), 'second')}",
-                "wall_seconds",
-                "do less in one run, such as fewer items; where files are kept, save progress to one and go on there",
-            )
-        )
+        self._end(out_of_time(self._timeout))
 
     def _over_budget(self, limit: str) -> None:
-        if limit == "tool_calls":
-            message = f"the run is out of tool calls: it made {self._limits.tool_calls:,}"
-            hint = "call tools less often"
-        else:
-            most = self._limits.tool_bytes
-            message = f"the arguments and results of the run's tool calls came to more than {most:,} bytes"
-            hint = "ask tools for less, and give them less"
-        self._end(Stop(ErrorKind.BUDGET, message, limit, hint))
+        self._end(out_of_budget(limit, self._limits))
 
     def _failed(self, error: BaseException) -> None:
-        self._end(Stop(ErrorKind.SANDBOX, f"a tool call could not be answered: {type(error).__name__}: {error}"))
+        self._end(call_failed(error))
 
     # What it came to
 

@@ -7,7 +7,7 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
@@ -17,7 +17,6 @@ from actbox.sandbox.slots import in_a_run
 from actbox.tools import Tool, Toolset
 from actbox.tools.prepared import PreparedCall
 
-from .link import Link
 from .messages import Call
 from .questions import Questions
 
@@ -25,6 +24,24 @@ from .questions import Questions
 MAX_CALLS_AT_ONCE = 1024
 # As much as this many messages of the greatest length may be held here, as arguments and as answers not taken yet.
 MESSAGES_HELD = 4
+
+
+class Answers(Protocol):
+    """Where answers go, and calls come from."""
+
+    on_drained: Callable[[], None]
+    """Called when `backlog_bytes` is zero again."""
+    backlog_bytes: int
+    """What has been sent and not been taken."""
+
+    def send(self, frame: bytes) -> None:
+        """Send an answer."""
+
+    def pause(self) -> None:
+        """Bring no more calls for now."""
+
+    def resume(self) -> None:
+        """Bring calls again; also where nothing was paused."""
 
 
 class ToolCalls:
@@ -51,7 +68,7 @@ class ToolCalls:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.count = 0
-        self._link: Link | None = None
+        self._link: Answers | None = None
         self._on_failure = on_failure
         self._toolset = toolset
         self._most = most
@@ -67,7 +84,7 @@ class ToolCalls:
         self._over = False
         self._questions = Questions(toolset, program, clock, MESSAGES_HELD * max_bytes, emit, self._limit_flow)
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: Answers) -> None:
         """Send the answers over this link."""
         self._link = link
         link.on_drained = self._limit_flow

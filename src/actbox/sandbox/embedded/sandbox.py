@@ -1,0 +1,301 @@
+"""`EmbeddedSandbox`: the whole contract for engines that evaluate programs in an interpreter of a library's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.events import Event
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.contract import Command, Sandbox, Session, Tools
+from actbox.sandbox.ending import Stop
+from actbox.sandbox.files import WorkspaceFiles
+from actbox.sandbox.languages import wrong_language
+from actbox.sandbox.requests import check_names, seconds_of
+from actbox.sandbox.siblings import Siblings
+from actbox.sandbox.slots import Slots
+from actbox.sandbox.whole import whole
+from actbox.sandbox.workspace import Workspace
+from actbox.tools import Toolset
+
+from .calls import HostCalls
+from .evaluation import Evaluation, Outcome, Say, State
+from .running import Asked, EmbeddedRun
+from .session import EmbeddedSession
+
+_STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A workspace, and where it lies on the host."""
+
+    workspace: Workspace
+    folder: str
+
+    @classmethod
+    def make(cls) -> Place:
+        """Make one with nothing in it. Raises `OSError`."""
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        for name in ("input", "output"):
+            os.mkdir(f"{folder}/{name}")
+        return cls(Workspace(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), "/workspace"), folder)
+
+    def copy(self) -> Place:
+        """Make one with the same in it; links stay what they are. Raises `OSError`."""
+        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
+        return Place(Workspace(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), "/workspace"), folder)
+
+    def remove(self) -> None:
+        """Remove it, and all that is in it."""
+        self.workspace.close()
+        shutil.rmtree(self.folder)
+
+
+class EmbeddedSandbox(WorkspaceFiles, Sandbox):
+    """A sandbox whose programs are evaluated by `_evaluate`, which is what an engine adds.
+
+    Its files lie in a temporary folder of the host's, which the engine shows to its programs as `/workspace`.
+    """
+
+    _leaves_no_trace = True
+    """Whether all that a program can leave behind for the next one is in the workspace."""
+
+    def __init__(self, policy: Policy) -> None:
+        """Raise `Unsupported` for what a policy gives or restricts and this engine does not have."""
+        traits = self.traits
+        for mount in policy.mounts:
+            if mount.mode not in traits.mounts:
+                raise Unsupported(f"the {traits.engine} engine cannot mount folders as {mount.mode!r}; linux can")
+        for name in () if traits.domains else ("domains", "secrets"):
+            if getattr(policy, name):
+                raise Unsupported(f"the {traits.engine} engine cannot keep Policy.{name}; the linux engine can")
+        self.policy = policy
+        self._place: Place | None = None
+        self._starting = Slots(1, tools_wait=True)
+        self._siblings: Siblings[EmbeddedSandbox] = Siblings(self._sibling)
+        self._runs: set[EmbeddedRun] = set()
+        self._sessions: set[EmbeddedSession] = set()
+
+    # What an engine adds
+
+    @abstractmethod
+    async def _evaluate(self, evaluation: Evaluation) -> Outcome:
+        """Evaluate a program from a fresh start."""
+
+    async def _open_state(self) -> State:
+        """Return an interpreter for a session. Raises `SandboxUnavailable`."""
+        raise Unsupported(f"the {self.traits.engine} engine has no sessions; the linux engine has")
+
+    async def _open(self) -> None:
+        """Make ready what programs need. Raises `SandboxUnavailable`."""
+
+    async def _close(self) -> None:
+        """Let go of what `_open` made ready; no program runs any more."""
+
+    def _sibling(self) -> Self:
+        """Return another sandbox like this one."""
+        return type(self)(self.policy)
+
+    # The contract
+
+    async def start(self) -> None:
+        async with self._starting.one():
+            if self._place is None:
+                self._place = await whole(self._opened(), self._let_go)
+
+    async def stop(self) -> None:
+        async with self._starting.one():
+            place, self._place = self._place, None
+            if place is None:
+                return
+            try:
+                await asyncio.gather(self._siblings.stop(), *(session.close() for session in tuple(self._sessions)))
+                runs = tuple(self._runs)
+                for run in runs:
+                    run.end(_STOPPED)
+                await asyncio.gather(*(asyncio.wrap_future(run.ended) for run in runs))
+            finally:
+                await self._let_go(place)
+
+    @property
+    def root(self) -> str:
+        return "/workspace"
+
+    async def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        run = await self._begun(program, tools, timeout)
+        async with aclosing(run.events()) as events:
+            async for event in events:
+                yield event
+
+    async def run(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        return await (await self._begun(program, tools, timeout)).finish()
+
+    async def stream_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        self._there()
+        async with self._siblings.one() as sibling:
+            async with aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
+                async for event in run:
+                    yield event
+
+    async def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        self._there()
+        async with self._siblings.one() as sibling:
+            return await sibling.run(program, tools=tools, timeout=timeout)
+
+    def session(self, *, forkable: bool = False) -> Session:
+        if not self.traits.sessions:
+            raise Unsupported(f"the {self.traits.engine} engine has no sessions; the linux engine has")
+        if forkable and not self.traits.fork:
+            raise Unsupported(f"the {self.traits.engine} engine cannot fork sessions; open one without forkable")
+        place = self._there()
+
+        def check_open() -> None:
+            if self._place is not place:
+                raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
+
+        session = EmbeddedSession(
+            self._open_state, self._begun_in, place, self._sessions, check_open=check_open, forkable=forkable
+        )
+        self._sessions.add(session)
+        return session
+
+    def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Event]:
+        self._refuse_commands()
+
+    async def execute(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ExecutionResult:
+        self._refuse_commands()
+
+    def trace(self) -> object:
+        """Return what is otherwise once a program has done something to the workspace, `None` where nobody can tell."""
+        return self._place.workspace.trace() if self._place is not None and self._leaves_no_trace else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is left of what has run here."""
+        return not self._runs
+
+    # From a call to a run
+
+    async def _begun(self, program: Program | str, tools: Tools, timeout: float | None) -> EmbeddedRun:
+        return await self._begun_in(self._there(), program, tools, timeout, self._evaluate, None)
+
+    async def _begun_in(
+        self,
+        place: Place,
+        program: Program | str,
+        tools: Tools,
+        timeout: float | None,
+        evaluate: Callable[[Evaluation], Coroutine[Any, Any, Outcome]],
+        keeps_state: Callable[[], bool] | None,
+    ) -> EmbeddedRun:
+        """Check what is to be run, place its files, and return the run, which has not begun to evaluate."""
+        engine, limits = self.traits.engine, self.policy.limits
+        seconds = seconds_of(timeout, limits.wall_seconds)
+        if not isinstance(program, Program):
+            program = Program(program, language=self.traits.languages[0])
+        if program.language not in self.traits.languages:
+            raise wrong_language(engine, program.language)
+        toolset = Toolset.for_run(tools)
+        if len(toolset) and not self.traits.tools:
+            raise Unsupported(f"the {engine} engine has no tools; the linux engine has")
+        check_names(program, toolset)
+        for name, content in program.files.items():
+            data = content.encode() if isinstance(content, str) else content
+            try:
+                await run_blocking(place.workspace.write, f"input/{name}", data)
+            except FileError as error:
+                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
+        asked = program
+
+        def evaluation(calls: HostCalls, say: Say) -> Coroutine[Any, Any, Outcome]:
+            return evaluate(
+                Evaluation(
+                    program=asked,
+                    toolset=toolset,
+                    calls=calls,
+                    say=say,
+                    workspace=place.workspace,
+                    folder=place.folder,
+                    variables=self.policy.variables,
+                    limits=limits,
+                    seconds=seconds,
+                )
+            )
+
+        run = EmbeddedRun(
+            Asked(
+                engine=engine,
+                program=program.code,
+                toolset=toolset,
+                seconds=seconds,
+                limits=limits,
+                workspace=place.workspace,
+                evaluate=evaluation,
+                keeps_state=keeps_state,
+            )
+        )
+        self._runs.add(run)
+        run.ended.add_done_callback(lambda _: self._runs.discard(run))
+        return run
+
+    async def _opened(self) -> Place:
+        await self._open()
+        try:
+            return await run_blocking(Place.make)
+        except OSError as error:  # such as too many open files in this process
+            await self._close()
+            raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
+
+    async def _let_go(self, place: Place) -> None:
+        try:
+            await self._close()
+        finally:
+            await run_blocking(place.remove)
+
+    def _there(self) -> Place:
+        if self._place is None:
+            raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+        return self._place
+
+    def _running(self) -> Workspace:
+        return self._there().workspace
+
+    def _refuse_commands(self) -> NoReturn:
+        raise Unsupported(f"the {self.traits.engine} engine runs no commands; the linux engine does")
