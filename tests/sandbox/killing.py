@@ -39,9 +39,10 @@ def randomness() -> Iterator[random.Random]:
 async def kill_one(name: str, chosen: random.Random) -> None:
     """Kill a process below this one that has this name, as soon as there is one, and wait until it is dead.
 
-    A guest takes its sandbox along: that is waited for too.
+    A guest takes its sandbox along: that is waited for too. Whatever a nursery has just forked bears its name for a
+    moment, and may be somebody's sandbox when the signal comes; the nursery is the one that this process has started.
     """
-    while not (found := processes_named(name)):
+    while not (found := [one for one in processes_named(name) if name != NURSERY or parent(one) == os.getpid()]):
         await asyncio.sleep(0)
     process = chosen.choice(found)
     gone = {process, parent(process)} if name == GUEST else {process}
