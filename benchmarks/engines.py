@@ -1,0 +1,132 @@
+"""Every engine that works here: how long a first and a fresh run take, a run of a session and a tool call.
+
+python benchmarks/engines.py                        measure, keep, and make the table and the picture of docs/engines.md
+python benchmarks/engines.py --quick                the same with few samples, to see that it works
+python benchmarks/engines.py --only linux wasm      measure some; of the others the last figures are kept
+python benchmarks/engines.py --figures FILE ...     take figures of engines in that were measured on another machine
+python benchmarks/engines.py --write FILE ...       only write what was measured to a file, for `--figures`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from effort import FULL, QUICK, Effort
+from engines_page import write_page
+from figures import Figure, figure
+from machine import machine
+from peers import reason_of
+
+import actbox
+
+RESULTS = Path(__file__).parent / "results" / "engines.json"
+_LANGUAGES: Mapping[str, tuple[str, str]] = {
+    # A program that comes to 2, and one that calls a tool so often.
+    "python": ("1 + 1", "for n in range({n}):\n    add(n, 1)"),
+    "javascript": ("1 + 1", "for (let n = 0; n < {n}; n++) await add(n, 1);"),
+    "rtfs": ("(+ 1 1)", "(dotimes [n {n}] (call :add n 1))"),
+}
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {name: (name, {}) for name in actbox.ENGINES}
+"""What is measured: an engine, and the options with which it is opened."""
+_CALLS = 200
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def _timed(running: Any) -> float:
+    begun = time.perf_counter()
+    result = await running
+    taken = (time.perf_counter() - begun) * 1000
+    if not result.success:
+        raise RuntimeError(f"{result.error.kind}: {result.error.message}")
+    return taken
+
+
+async def measure(engine: str, options: Mapping[str, Any], effort: Effort) -> dict[str, Figure]:
+    """Return the figures of one engine, all in milliseconds but those of tool calls, which are in microseconds."""
+    figures = {}
+    begun = time.perf_counter()
+    async with actbox.open_sandbox(engine, allow_unisolated=True, **options) as box:
+        simple, calling = _LANGUAGES[box.traits.languages[0]]
+        await _timed(box.run(simple))
+        figures["first run"] = figure([(time.perf_counter() - begun) * 1000])
+        once = await _timed(box.run(simple))
+        samples = effort.fast if once < 20 else effort.slow if once < 200 else effort.repeats
+        taken = []
+        for _ in range(samples + 3):
+            await asyncio.sleep(0.02)  # as an agent's runs come: not one upon the other
+            taken.append(await _timed(box.run(simple)))
+        figures["fresh run"] = figure(taken[3:])
+        if box.traits.tools:
+            per_call = []
+            for _ in range(max(3, effort.repeats)):
+                one = await _timed(box.run(calling.format(n=1), tools=[add]))
+                many = await _timed(box.run(calling.format(n=1 + _CALLS), tools=[add]))
+                per_call.append((many - one) * 1000 / _CALLS)
+            figures["tool call"] = figure(per_call)
+        if box.traits.sessions:
+            async with box.session() as session:
+                runs = [await _timed(session.run(simple)) for _ in range(samples + 3)]
+            figures["session run"] = figure(runs[3:])
+    return figures
+
+
+def found_out(name: str, effort: Effort) -> dict[str, Any]:
+    """Return what is kept of one engine: its traits and figures, or why there are none."""
+    engine, options = VARIANTS[name]
+    checked = actbox.check(engine)
+    if not checked.works or checked.traits is None:
+        return {"engine": engine, "reason": checked.reason}
+    try:
+        figures = asyncio.run(measure(engine, options, effort))
+    except Exception as error:
+        return {"engine": engine, "reason": reason_of(error)}
+    return {
+        "engine": engine,
+        "options": dict(options),
+        "traits": checked.traits.to_dict(),
+        "figures": {what: asdict(of_it) for what, of_it in figures.items()},
+    }
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="take few samples")
+    parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="ENGINE", help="measure these alone")
+    parser.add_argument("--figures", type=Path, help="what --write has written on another machine")
+    parser.add_argument("--write", type=Path, help="write what was found to this file, and do nothing else")
+    arguments = parser.parse_args()
+    effort = QUICK if arguments.quick else FULL
+    about = machine()
+    found: dict[str, Any] = {}
+    for name in arguments.only or VARIANTS:
+        print(f"measuring {name} …", file=sys.stderr)
+        found[name] = {**found_out(name, effort), "machine": about}
+    if arguments.write:
+        arguments.write.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        return
+    if arguments.figures:
+        found |= {name: of_it for name, of_it in json.loads(arguments.figures.read_text()).items() if "traits" in of_it}
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    # What could not be measured here and now leaves what was measured before, which says when and where.
+    kept |= {name: of_it for name, of_it in found.items() if "traits" in of_it or name not in kept}
+    RESULTS.write_text(json.dumps({name: kept[name] for name in VARIANTS if name in kept}, indent=2) + "\n")
+    print(f"the table and the picture are in {write_page(kept)}")
+    failed = [f"{name}: {of_it['reason']}" for name, of_it in found.items() if "traits" not in of_it]
+    print("\n".join(["not measured here:", *failed]) if failed else "all engines were measured")
+
+
+if __name__ == "__main__":
+    main()
