@@ -61,7 +61,7 @@ class Interpreter(State):
 
 
 class ToySandbox(EmbeddedSandbox):
-    traits = Traits(engine="linux", isolation="none", isolated=False, sessions=True, fork=True, commands=False)
+    traits = Traits(engine="toy", isolation="none", isolated=False, sessions=True, fork=True, commands=False)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
         return await Interpreter().evaluate(evaluation)

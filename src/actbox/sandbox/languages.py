@@ -27,14 +27,17 @@ def language_of(engine: str) -> str:
     return TABLE[engine].languages[0] if engine in TABLE else "python"
 
 
-def wrong_language(engine: str, language: str) -> Unsupported:
-    """Return the error for a program in a language that an engine does not run; it names the engine that does."""
-    own = " and ".join(_NAMES[name] for name in TABLE[engine].languages)
-    runs = f"the {engine} engine runs {own}"
+def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Unsupported:
+    """Return the error for a program in a language that an engine does not run; it names the engine that does.
+
+    `runs` are the languages of an engine that is none of ours.
+    """
+    languages = runs or TABLE[engine].languages
+    own = f"the {engine} engine runs {' and '.join(_NAMES.get(name, name) for name in languages)}"
     if language not in ENGINES_OF:
         known = ", ".join(map(repr, ENGINES_OF))
-        return Unsupported(f"{runs}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")
+        return Unsupported(f"{own}, and no engine runs {language!r}; there are: {known}. A shell takes execute()")
     return Unsupported(
-        f"{runs}; the {ENGINES_OF[language][0]} engine runs {_NAMES[language]}, which is what this Program says that"
+        f"{own}; the {ENGINES_OF[language][0]} engine runs {_NAMES[language]}, which is what this Program says that"
         f" it is: language={language!r}"
     )

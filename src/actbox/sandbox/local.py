@@ -290,8 +290,8 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         """Check a program and its tools, and place its files; return the frame that has it run."""
         if not isinstance(program, Program):
             program = Program(program)
-        if program.language != "python":
-            raise wrong_language(self.traits.engine, program.language)
+        if program.language not in self.traits.languages:
+            raise wrong_language(self.traits.engine, program.language, self.traits.languages)
         toolset = Toolset.for_run(tools)
         check_names(program, toolset)
         frame = frame_of(

@@ -231,7 +231,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
         if not isinstance(program, Program):
             program = Program(program, language=self.traits.languages[0])
         if program.language not in self.traits.languages:
-            raise wrong_language(engine, program.language)
+            raise wrong_language(engine, program.language, self.traits.languages)
         toolset = Toolset.for_run(tools)
         if len(toolset) and not self.traits.tools:
             raise Unsupported(f"the {engine} engine has no tools; the linux engine has")
