@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from actbox import InvalidValue
 from actbox.integrations.agent_framework import LinuxCodeActProvider
-from actbox.integrations.agent_framework.approvals import MOST_OF_A_LINE, MOST_SHOWN
+from actbox.integrations.agent_framework.question_forms import MOST_OF_A_LINE, MOST_SHOWN
 from tests.integrations.af_payments import Conversation, Ledger, payment_tools
 from tests.integrations.af_scripted import ScriptedClient, about, answers, code
 

@@ -27,7 +27,6 @@ and is never taken for the framework's own approval of a whole call, by which a 
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from collections import OrderedDict
@@ -42,24 +41,16 @@ from agent_framework.exceptions import UserInputRequiredException
 from actbox.codeact.frozen import FrozenRun
 from actbox.codeact.outcome import CodeActOutcome
 from actbox.codeact.runner import ApprovalNeeded, CodeActRunner
-from actbox.content.render import cut
-from actbox.content.safe_text import encodable
 from actbox.tools import ApprovalDecision
 
 from .asked_runs import AskedRuns, Mark, made_in
 from .invocation import Invocation
+from .question_forms import Occurrence, about_of, occurrence_of, question_of, request_of
 from .scope import Scope
-
-ABOUT: Final = "actbox"
-"""The additional property of a request that says what is asked."""
 
 MOST_REMEMBERED: Final = 1000
 MOST_IN_STATE: Final = 100
 """Questions without an answer that are kept in this process, and in the state of one session: the latest."""
-
-MOST_SHOWN: Final = 20_000
-MOST_OF_A_LINE: Final = 500
-"""Characters of JSON of a call's arguments that a question has, and of each line of its excerpt."""
 
 ASKED: Final = "asked"
 """Where the state has the questions that wait."""
@@ -75,21 +66,6 @@ _TOLD: Final = "told"
 
 _RUN: Final = "run"
 """What a question about a program that was approved already says of the run that it would have."""
-
-
-@dataclass(slots=True)
-class Occurrence:
-    """One call of `execute_code` as the framework knows it: what a model sent once, and an answer that came to it.
-
-    `tool` is the one that is called: an agent that a program calls as a tool has another, in the same context.
-    `question` is set where the call has to wait for an answer.
-    """
-
-    tool: FunctionTool
-    id: str
-    call_id: str
-    answer: Content | None = None
-    question: Content | None = None
 
 
 occurrence: ContextVar[Occurrence | None] = ContextVar("actbox_agent_framework_occurrence", default=None)
@@ -152,7 +128,7 @@ class Questions:
 
         Raises what one of the program's tools raised to end the agent's run.
         """
-        answered = None if this.answer is None else _question_of(this.answer)
+        answered = None if this.answer is None else question_of(this.answer)
         known = self._find(scope, this.id, answered, state)
         ran_in = scope
         came: CodeActOutcome | ApprovalNeeded
@@ -164,11 +140,11 @@ class Questions:
             if approved is None and scope.fresh:  # nothing is kept for such a caller, whose word the framework takes
                 approved = run
             if this.id in state.get(BEGUN, ()) or (approved or run).approval == "never_require":
-                return await self._runner_answer(run, arguments, this, scope)
+                return await self._run_that_is_gone(run, arguments, this, scope)
             if approved is None:
                 about = self._about_changed(run)
                 _keep_mark(about["question"], about.pop(_RUN), state)
-                this.question = _request(about, arguments, this, run.tool_name)
+                this.question = request_of(about, arguments, this, run.tool_name)
                 return None
             came = await self._runner.execute(
                 approved, arguments, scope=scope.name, call_id=this.id, lasting=scope.lasting
@@ -176,7 +152,7 @@ class Questions:
         elif known is None and answered is None:
             came = await self._runner.execute(run, arguments, scope=scope.name, call_id=this.id, lasting=scope.lasting)
         elif known is not None and (this.answer is None or answered not in (None, known.about["question"])):
-            this.question = _request(known.about, arguments, this, run.tool_name)
+            this.question = request_of(known.about, arguments, this, run.tool_name)
             return None
         else:
             assert this.answer is not None
@@ -203,12 +179,12 @@ class Questions:
             self._forget(ran_in, this.id, state)
             began.check()
             return came
-        about = _about(came)
+        about = about_of(came)
         self._remember(this.id, _Asked(about, ran_in, arguments, began), state)
-        this.question = _request(about, arguments, this, run.tool_name)
+        this.question = request_of(about, arguments, this, run.tool_name)
         return None
 
-    async def _runner_answer(
+    async def _run_that_is_gone(
         self, run: FrozenRun, arguments: Any, this: Occurrence, scope: Scope
     ) -> CodeActOutcome | None:
         """Return what an answer comes to whose question is not known any more: the program is not run again."""
@@ -243,7 +219,7 @@ class Questions:
         no question of these.
         """
         name = occurrence_of(answer)
-        answered = _question_of(answer)
+        answered = question_of(answer)
         known = self._find(scope, name, None, state)
         if known is None or answered not in (None, known.about["question"]):
             return None
@@ -339,60 +315,6 @@ class _Asked:
     began: Invocation | None = None
 
 
-def _about(needed: ApprovalNeeded) -> dict[str, Any]:
-    """Return as JSON data what is asked, for whoever shows it to a person; what is very long is cut, and says so."""
-    request = needed.request
-    about: dict[str, Any] = {
-        "question": request.id,
-        "what": request.what,
-        "reason": request.reason,
-        "tools": list(request.tools),
-        "named": list(needed.named),
-        "code_hash": needed.code_hash,
-    }
-    if request.what == "call":
-        about |= {
-            "tool": request.tool,
-            "arguments": _shown(request.arguments),
-            "line": request.line,
-            "excerpt": [[number, cut(text, MOST_OF_A_LINE)] for number, text in request.excerpt],
-        }
-    return _writable(about)  # type: ignore[no-any-return]
-
-
-def _writable(value: Any) -> Any:
-    """Return JSON data that every client and every store can write: half a character of a program's is spelt out."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {encodable(name): _writable(item) for name, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
-
-
-def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    share = MOST_SHOWN // max(len(arguments), 1)
-    texts = {name: json.dumps(value) for name, value in arguments.items()}
-    shown = {name: value if len(texts[name]) <= share else cut(texts[name], share) for name, value in arguments.items()}
-    whole = json.dumps(shown)
-    return shown if len(whole) <= 2 * MOST_SHOWN else {"…": cut(whole, MOST_SHOWN)}  # very many, or very long names
-
-
-def _request(about: Mapping[str, Any], arguments: Any, this: Occurrence, tool_name: str) -> Content:
-    """Return the framework's form of a question.
-
-    The first of a call has the occurrence's own id, which is how the framework finds it. One that is asked after an
-    answer has another: with the first one's, that answer, sent once more, would be taken for one to this.
-    """
-    sent = arguments if isinstance(arguments, dict) else {"raw": arguments}
-    call = Content.from_function_call(this.call_id, tool_name, arguments=sent, id=this.id)
-    properties: dict[str, Any] = {ABOUT: dict(about)}
-    name = this.id
-    if this.answer is not None:
-        name = f"{this.id}:{about['question']}"
-        properties |= {"_replacement_approval_request": True, "_approval_request_id": name}
-    return Content.from_function_approval_request(id=name, function_call=call, additional_properties=properties)
-
-
 def _keep_mark(question: str, mark: Mapping[str, str], state: MutableMapping[str, Any]) -> None:
     """Remember which run a question of ours is about. The answer could say it too, but is whoever's who sends it."""
     state[CHANGED] = dict(list({**state.get(CHANGED, {}), question: dict(mark)}.items())[-MOST_IN_STATE:])
@@ -411,16 +333,3 @@ def _keep_begun(names: list[str], state: MutableMapping[str, Any]) -> None:
     """Remember programs that had begun when their questions were forgotten: no answer makes them begin again."""
     if names:
         state[BEGUN] = [*(name for name in state.get(BEGUN, ()) if name not in names), *names][-MOST_BEGUN:]
-
-
-def occurrence_of(answer: Content) -> str:
-    """Return the id of the occurrence that an answer is to."""
-    call = answer.function_call
-    return answer.id or "" if call is None or call.id is None else call.id
-
-
-def _question_of(answer: Content) -> str | None:
-    """Return the id of the question that an answer says it is to; `None` where it does not say."""
-    about = answer.additional_properties.get(ABOUT)
-    question = about.get("question") if isinstance(about, Mapping) else None
-    return question if isinstance(question, str) else None

@@ -15,11 +15,12 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .approvals import ASKED, BEGUN, CHANGED, ApprovalGate, Questions, occurrence, occurrence_of
+from .approvals import ASKED, BEGUN, CHANGED, ApprovalGate, Questions, occurrence
 from .asked_runs import CALLS, Witness
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .notes import NOTED, REFUSED, UNSEEN, Notes, forget_unseen, keep_refused, keep_unseen, refuse_unseen
+from .question_forms import occurrence_of
 from .results import Answer, answer_of
 from .scope import Scope
 from .surface import DomainInputs, MountInputs, ProviderOptions, Surface, Tools
