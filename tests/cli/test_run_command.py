@@ -329,3 +329,18 @@ def test_what_goes_into_a_file_is_not_changed(actbox, on_engine):
         actbox("run", *on_engine, "-c", HOSTILE).stdout
         == "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J\x9b2J\n".encode()
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--option", "image=x"], "no option 'image'"),
+        (["--option", "image"], "NAME=VALUE"),
+        (["--sandbox", "auto", "--option", "image=x"], "name the engine"),
+    ],
+)
+def test_an_option_that_the_engine_does_not_have_is_named(actbox, options, said):
+    sandbox = [] if "--sandbox" in options else ["--sandbox", "rtfs", "--language", "rtfs"]
+    done = actbox("run", "-c", "1", *sandbox, *options)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -78,6 +78,11 @@ _SANDBOX = typer.Option("--sandbox", metavar="ENGINE", help="The engine; `actbox
 _PRELOAD = typer.Option(
     metavar="MODULE", help="Import a module once, ahead of all programs, where the engine can. May be repeated."
 )
+_OPTION = typer.Option(
+    "--option",
+    metavar="NAME=VALUE",
+    help="What the engine takes for itself, such as image=python:3.13-slim for container. May be repeated.",
+)
 _ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that keeps nothing from the host.")
 
 
@@ -93,6 +98,7 @@ def run(
         typer.Option(metavar="NAME", help="python or rtfs; what the suffix of FILE says unless told, else python."),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
+    options: Annotated[list[str] | None, _OPTION] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="End the program after so long; 60 unless told.")
     ] = None,
@@ -153,6 +159,7 @@ def run(
     an error of use.
     """
     from .arguments import parse_request
+    from .engine import Opening, options_from
     from .run import run_request
 
     request = parse_request(
@@ -169,7 +176,8 @@ def run(
         language=language,
     )
     engine = request.engine if sandbox == "auto" else sandbox
-    return run_request(request, engine=engine, allow_unisolated=allow_unisolated, as_json=as_json)
+    opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=options_from(options or []))
+    return run_request(request, opening, as_json=as_json)
 
 
 @app.command()
@@ -204,6 +212,7 @@ def map_programs(
         int | None, typer.Option(metavar="MIB", help="Memory of each program's processes; 1024 unless told.")
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
+    options: Annotated[list[str] | None, _OPTION] = None,
     ordered: Annotated[
         bool,
         typer.Option(
@@ -231,6 +240,7 @@ def map_programs(
     sandbox failed a program, or RESULTS cannot be written; 2 for an
     error of use; 130 after Ctrl-C.
     """  # short lines, since typer keeps the breaks of all but the first paragraph
+    from .engine import Opening, options_from
     from .map import map_request, parse_map_request
 
     request = parse_map_request(
@@ -241,9 +251,8 @@ def map_programs(
         timeout=timeout,
         memory=memory,
         preload=preload or [],
-        engine=sandbox,
+        opening=Opening(engine=sandbox, allow_unisolated=allow_unisolated, options=options_from(options or [])),
         ordered=ordered,
-        allow_unisolated=allow_unisolated,
     )
     return map_request(request)
 
@@ -342,5 +351,7 @@ def demo(
 ) -> int:
     """Watch an agent answer a question about real data with code: look at it, slip, mend it, draw a chart."""
     from .demonstration import show_demo
+    from .engine import Opening
 
-    return show_demo(model, output, engine=sandbox, allow_unisolated=allow_unisolated)
+    opening = Opening(engine=sandbox, allow_unisolated=allow_unisolated)
+    return show_demo(model, output, opening)

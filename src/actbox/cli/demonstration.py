@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from .engine import open_engine
+from .engine import Opening
 from .exits import UsageError
 from .interrupt import Interrupted, run_interruptibly
 
@@ -15,7 +14,7 @@ from .interrupt import Interrupted, run_interruptibly
 _NEEDS: Final = {"demo": ("pandas", "matplotlib", "vega_datasets"), "models": ("pydantic_ai",)}
 
 
-def show_demo(model: str | None, folder: Path, *, engine: str, allow_unisolated: bool) -> int:
+def show_demo(model: str | None, folder: Path, opening: Opening) -> int:
     """Run the demonstration and return its exit code. Raises `UsageError` for a missing extra."""
     _require("demo")
     if model is not None:
@@ -24,9 +23,8 @@ def show_demo(model: str | None, folder: Path, *, engine: str, allow_unisolated:
 
     from .demo import demo
 
-    open_box = partial(open_engine, engine, allow_unisolated=allow_unisolated)
     try:
-        return run_interruptibly(lambda: demo(model, folder, Console(), open_box))
+        return run_interruptibly(lambda: demo(model, folder, Console(), opening.open))
     except Interrupted as error:
         return error.exit_code
 

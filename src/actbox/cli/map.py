@@ -18,7 +18,7 @@ from actbox.sandbox.mapping import default_concurrency, result_of
 from actbox.sandbox.parallel import in_parallel
 
 from .arguments import limits_from
-from .engine import open_engine
+from .engine import Opening
 from .exits import SANDBOX_FAILED, UsageError
 from .interrupt import Interrupted, run_interruptibly
 from .jobs import Job, count_jobs, jobs_to_do, opened, read_jobs
@@ -40,8 +40,7 @@ class MapRequest:
     concurrency: int
     resume: bool
     ordered: bool
-    engine: str
-    allow_unisolated: bool
+    opening: Opening
 
 
 def parse_map_request(
@@ -53,9 +52,8 @@ def parse_map_request(
     timeout: float | None,
     memory: int | None,
     preload: Sequence[str],
-    engine: str,
+    opening: Opening,
     ordered: bool,
-    allow_unisolated: bool,
 ) -> MapRequest:
     """Return what the options describe. Raises `UsageError`, which names the wrong option."""
     at_once = default_concurrency() if concurrency is None else concurrency
@@ -74,8 +72,7 @@ def parse_map_request(
         concurrency=at_once,
         resume=resume,
         ordered=ordered,
-        engine=engine,
-        allow_unisolated=allow_unisolated,
+        opening=opening,
     )
 
 
@@ -122,7 +119,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
         finished[job.line] = job, await result_of(_run(box, job), box.traits.engine)
         return job.line
 
-    async with open_engine(request.engine, policy=request.policy, allow_unisolated=request.allow_unisolated) as box:
+    async with request.opening.open(request.policy) as box:
         if not box.traits.isolated:
             _say(f"warning: {NO_ISOLATION}")
         jobs = jobs_to_do(read_jobs(source), results.done, skip)

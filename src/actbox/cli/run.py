@@ -12,7 +12,7 @@ from actbox.sandbox.contract import closing
 
 from .arguments import RunRequest
 from .document import print_document
-from .engine import open_engine
+from .engine import Opening
 from .exits import BROKEN_PIPE, SANDBOX_FAILED, exit_status
 from .interrupt import Interrupted, run_interruptibly
 from .output import LiveOutput
@@ -21,7 +21,7 @@ from .report import describe_failure
 NO_ISOLATION: Final = "no isolation: the program can read and change whatever you can"
 
 
-def run_request(request: RunRequest, *, engine: str, allow_unisolated: bool, as_json: bool) -> int:
+def run_request(request: RunRequest, opening: Opening, *, as_json: bool) -> int:
     """Run the program and return the exit code for this process.
 
     A signal that ends this command (Ctrl-C, a reader of the output that goes away) ends the program and removes its
@@ -29,13 +29,13 @@ def run_request(request: RunRequest, *, engine: str, allow_unisolated: bool, as_
     """
     try:
         if as_json:
-            return _run_for_json(request, engine, allow_unisolated)
-        return _run_live(request, engine, allow_unisolated)
+            return _run_for_json(request, opening)
+        return _run_live(request, opening)
     except Interrupted as error:
         return error.exit_code
 
 
-def _run_live(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
+def _run_live(request: RunRequest, opening: Opening) -> int:
     with LiveOutput() as output:
 
         def show(event: Event) -> None:
@@ -46,9 +46,7 @@ def _run_live(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
             output.write("stderr", f"warning: {text}\n")
 
         try:
-            result = run_interruptibly(
-                lambda: _run(request, engine, allow_unisolated, show, warn), give_up_when=output.broken
-            )
+            result = run_interruptibly(lambda: _run(request, opening, show, warn), give_up_when=output.broken)
         except Interrupted:
             output.abandon()
             raise
@@ -65,12 +63,12 @@ def _run_live(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
     return exit_status(result.exit_code) or (SANDBOX_FAILED if unsaved else 0)
 
 
-def _run_for_json(request: RunRequest, engine: str, allow_unisolated: bool) -> int:
+def _run_for_json(request: RunRequest, opening: Opening) -> int:
     try:
-        result = run_interruptibly(lambda: _run(request, engine, allow_unisolated, lambda _: None, lambda _: None))
+        result = run_interruptibly(lambda: _run(request, opening, lambda _: None, lambda _: None))
     except SandboxUnavailable as error:
         failure = ErrorInfo(kind=ErrorKind.SANDBOX, message=str(error), hint="actbox doctor says what works here")
-        result = ExecutionResult(exit_code=SANDBOX_FAILED, error=failure, sandbox=engine)
+        result = ExecutionResult(exit_code=SANDBOX_FAILED, error=failure, sandbox=opening.engine)
     unsaved = _save(request, result, lambda line: None)
     document = result.to_dict()
     document["warnings"] += unsaved
@@ -81,28 +79,26 @@ def _run_for_json(request: RunRequest, engine: str, allow_unisolated: bool) -> i
 
 async def _run(
     request: RunRequest,
-    engine: str,
-    allow_unisolated: bool,
+    opening: Opening,
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
     if request.rules is None:
-        return await _run_unread(request, engine, allow_unisolated, show, warn)
+        return await _run_unread(request, opening, show, warn)
     from .reviewed import advice_on, kept_from_running  # what it costs to import is for those who review
 
     advice = await advice_on(request.program, request.rules)
-    result = await kept_from_running(request.program, advice, engine)
-    return advice.warn(result or await _run_unread(request, engine, allow_unisolated, show, warn))
+    result = await kept_from_running(request.program, advice, opening.engine)
+    return advice.warn(result or await _run_unread(request, opening, show, warn))
 
 
 async def _run_unread(
     request: RunRequest,
-    engine: str,
-    allow_unisolated: bool,
+    opening: Opening,
     show: Callable[[Event], None],
     warn: Callable[[str], None],
 ) -> ExecutionResult:
-    async with open_engine(engine, policy=request.policy, allow_unisolated=allow_unisolated) as box:
+    async with opening.open(request.policy) as box:
         if not box.traits.isolated:
             warn(NO_ISOLATION)
         events = box.stream(request.program)
