@@ -343,4 +343,4 @@ def test_an_option_that_the_engine_does_not_have_is_named(actbox, options, said)
     sandbox = [] if "--sandbox" in options else ["--sandbox", "rtfs", "--language", "rtfs"]
     done = actbox("run", "-c", "1", *sandbox, *options)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert said in done.stderr.decode()
