@@ -66,22 +66,30 @@ def test_what_is_never_closed_is_an_error_at_the_end(actbox):
     assert (done.returncode, b"never closed" in done.stdout) == (0, True)
 
 
-def test_at_a_terminal_there_are_prompts(tmp_path):
+# Ctrl-C goes to whoever has the terminal as their own.
+_AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "actbox", "repl"])
+"""
+
+
+def test_at_a_terminal_there_are_prompts_and_ctrl_c_ends_a_program(tmp_path):
     main, other = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "actbox", "repl"], stdin=other, stdout=other, stderr=other, close_fds=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", _AT_A_TERMINAL], stdin=other, stdout=other, stderr=other)
     os.close(other)
     said = b""
 
-    def until(words: bytes) -> None:
+    def until(words: bytes) -> bytes:
         nonlocal said
         end = time.monotonic() + 30
         while words not in said:
             assert time.monotonic() < end, said
             if select.select([main], [], [], 1)[0]:
                 said += os.read(main, 4096)
-        said = said.partition(words)[2]
+        before, _, said = said.partition(words)
+        return before
 
     try:
         until(b"rtfs> ")
@@ -93,7 +101,7 @@ def test_at_a_terminal_there_are_prompts(tmp_path):
         os.write(main, b"(defn f [n] (f n)) (f 1)\n")
         time.sleep(0.3)
         os.write(main, b"\x03")
-        until(b"rtfs> ")
+        assert b"steps" not in until(b"rtfs> ")  # it was not its budget that ended it
         os.write(main, b"\x04")
         assert process.wait(30) == 0
     finally:
