@@ -14,10 +14,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 SLOW_TO_IMPORT = ("actbox", "actbox.codeact", "actbox.integrations.agent_framework", "agent_framework", "pydantic")
+OF_THE_COMMAND_LINE = ("actbox.cli.app", "actbox.cli.arguments", "actbox.cli.run", "actbox.cli.map", "rich.table")
 
 _FORKER = """
 import atexit, importlib, json, os, signal, sys, threading, traceback, types
@@ -26,14 +28,14 @@ def run(job):
     os.chdir(job["folder"])
     os.setsid()
     signal.alarm(60)
-    for number, name in ((0, os.devnull), (1, job["stdout"]), (2, job["stderr"])):
+    for number, name in ((0, job["stdin"]), (1, job["stdout"]), (2, job["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
     sys.path[:0] = job["paths"]
     os.environ["PYTHONPATH"] = os.pathsep.join([*job["paths"], os.environ.get("PYTHONPATH", "")])
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if job["file"]:
         module.__file__ = job["file"]
-    sys.argv = [job["file"] or "-c"]
+    sys.argv = [job["file"] or "-c", *job["arguments"]]
     status = 0
     try:
         exec(compile(job["code"], job["file"] or "<string>", "exec"), module.__dict__)
@@ -69,30 +71,54 @@ class Done:
 
 def run_script(code: str, folder: Path, *, file: Path | None = None, paths: tuple[Path, ...] = ()) -> Done:
     """Run a script in a folder; `file` is where it stands, and `paths` are where it may import from besides."""
+    status, stdout, stderr = _run(
+        _scripts_forker(),
+        code=code,
+        folder=str(folder),
+        file=str(file) if file else "",
+        paths=[str(path) for path in ((file.parent, *paths) if file else ("", *paths))],
+    )
+    return Done(status, stdout.decode(), stderr.decode())
+
+
+def run_module(name: str, arguments: tuple[str, ...], stdin: bytes) -> tuple[int, bytes, bytes]:
+    """Run a module of ours as `python -m` does; return its exit code, its output and what it said on stderr."""
+    code = f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+    return _run(_forker(OF_THE_COMMAND_LINE), code=code, folder=os.getcwd(), stdin=stdin, arguments=arguments)
+
+
+def _run(
+    forker: subprocess.Popen[str],
+    *,
+    code: str,
+    folder: str,
+    file: str = "",
+    paths: Sequence[str] = (),
+    stdin: bytes = b"",
+    arguments: Sequence[str] = (),
+) -> tuple[int, bytes, bytes]:
     with tempfile.TemporaryDirectory() as name:
-        job = {
-            "code": code,
-            "folder": str(folder),
-            "file": str(file) if file else "",
-            "paths": [str(path) for path in ((file.parent, *paths) if file else ("", *paths))],
-            "stdout": f"{name}/stdout",
-            "stderr": f"{name}/stderr",
-        }
-        forker = _forker()
+        Path(f"{name}/stdin").write_bytes(stdin)
+        streams = {stream: f"{name}/{stream}" for stream in ("stdin", "stdout", "stderr")}
+        job = {"code": code, "folder": folder, "file": file, "paths": paths, "arguments": arguments, **streams}
         assert forker.stdin is not None and forker.stdout is not None
         forker.stdin.write(json.dumps(job) + "\n")
         forker.stdin.flush()
         answer = forker.stdout.readline()
         assert answer, "the process that runs scripts has ended"
-        return Done(int(answer), Path(job["stdout"]).read_text(), Path(job["stderr"]).read_text())
+        return int(answer), Path(streams["stdout"]).read_bytes(), Path(streams["stderr"]).read_bytes()
 
 
-@functools.cache
-def _forker() -> subprocess.Popen[str]:
+def _scripts_forker() -> subprocess.Popen[str]:
     there = [name for name in SLOW_TO_IMPORT if importlib.util.find_spec(name.partition(".")[0]) is not None]
     if "agent_framework" not in there:
         there.remove("actbox.integrations.agent_framework")
-    command = [sys.executable, "-c", _FORKER, json.dumps(there)]
+    return _forker(tuple(there))
+
+
+@functools.cache
+def _forker(names: tuple[str, ...]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _FORKER, json.dumps(names)]
     forker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.sep)
     assert forker.stdin is not None
     atexit.register(forker.stdin.close)

@@ -9,17 +9,21 @@ import pytest
 
 from actbox.sandbox.languages import FULL_CPYTHON
 from tests.conftest import engine_check
+from tests.scripts import run_module
 
 Completed = subprocess.CompletedProcess[bytes]
 
 
 @pytest.fixture
 def actbox() -> Callable[..., Completed]:
-    """Runs the command line for real, as a process of its own."""
+    """Runs the command line for real, as a process of its own.
+
+    It is forked from one that has imported what all commands need; with other options than `input` it is started anew.
+    """
 
     def run(*arguments: str, **options: Any) -> Completed:
-        if "stdin" not in options:
-            options.setdefault("input", b"")
+        if not set(options) - {"input"}:
+            return Completed(["actbox", *arguments], *run_module("actbox", arguments, options.get("input", b"")))
         return subprocess.run(
             [sys.executable, "-m", "actbox", *arguments], capture_output=True, timeout=60, check=False, **options
         )
