@@ -22,6 +22,8 @@ TRAITS = Traits(
     python="none",
     files=False,
     commands=False,
+    await_tools=False,
+    parallel_tools=False,
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "evaluator",
@@ -46,6 +48,7 @@ TRAITS = Traits(
         "there are no files, no commands and no output: what a program comes to is its value",
         "programs run in this process and its event loop, to which they give way every few milliseconds",
         "sessions cannot be forked",
+        "tool calls are made one after the other, and wait for their answers",
     ),
 )
 

@@ -1,0 +1,192 @@
+"""Tools that require approval: the call waits, somebody decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from actbox.core.errors import ErrorKind, InvalidValue
+from actbox.core.events import ApprovalDecided, ApprovalRequested, ToolFinished, ToolStarted
+from actbox.sandbox.contract import Sandbox
+from actbox.tools import ApprovalDecision, ApprovalRequest, Tool, Toolset
+
+from .case import Cases, case, failed
+from .needs import LINES, TOOLS
+
+_PATIENCE = 30.0
+
+
+class Till:
+    """A tool that requires approval, which notes what was really paid."""
+
+    def __init__(self) -> None:
+        """Begin with an empty list."""
+        self.paid: list[int] = []
+        self.tool = Tool.from_function(self.pay, approval="always_require")
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return f"paid {amount}"
+
+
+class Clerk:
+    """An approver that answers as it is told, and notes what it was asked."""
+
+    def __init__(self, answer: Callable[[ApprovalRequest], Any] = lambda request: ApprovalDecision(True)) -> None:
+        """Take what to answer."""
+        self.answer = answer
+        self.asked: list[ApprovalRequest] = []
+        self.called = asyncio.Event()
+        self.withdrawn = asyncio.Event()
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Answer one request."""
+        self.asked.append(request)
+        self.called.set()
+        try:
+            answer = self.answer(request)
+            decision: ApprovalDecision = await answer if asyncio.iscoroutine(answer) else answer
+        except asyncio.CancelledError:
+            self.withdrawn.set()
+            raise
+        return decision
+
+
+async def _never(request: ApprovalRequest) -> ApprovalDecision:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody decides")
+
+
+class ApprovalCases(Cases):
+    """Before a call of a tool that requires approval the approver is asked."""
+
+    def _paying(self) -> tuple[str, str]:
+        return self.words.let("said", self.words.call("pay", 12)), self.words.answer("said")
+
+    @case(TOOLS)
+    async def test_a_call_that_is_approved_is_made(self, box: Sandbox) -> None:
+        """The approver sees tool, arguments and program."""
+        till, clerk = Till(), Clerk()
+        program = self.program(*self._paying())
+        result = await box.run(program, tools=Toolset.of([till.tool]).asking(clerk))
+        assert self.words.answered(result) == "paid 12", result
+        assert till.paid == [12]
+        (request,) = clerk.asked
+        assert (request.what, request.tool, dict(request.arguments)) == ("call", "pay", {"amount": 12})
+        assert request.program == program.code
+
+    @case(TOOLS, LINES)
+    async def test_the_question_has_the_line_of_the_call(self, box: Sandbox) -> None:
+        """`line` is the line of the program that makes it, `None` where it is not known."""
+        till, clerk = Till(), Clerk()
+        program = self.program(self.words.let("x", "1"), *self._paying())
+        await box.run(program, tools=Toolset.of([till.tool]).asking(clerk))
+        assert clerk.asked[0].line in (2, None)
+
+    @case(TOOLS)
+    async def test_a_call_that_is_refused_is_never_made(self, box: Sandbox) -> None:
+        """The program gets a `ToolError` with the reason, which it can catch."""
+        till, clerk = Till(), Clerk(lambda request: ApprovalDecision(False, "too much"))
+        program = (self.words.caught("said", self.words.call("pay", 12)), self.words.answer("said"))
+        said = await self.answer(box, *program, tools=Toolset.of([till.tool]).asking(clerk))
+        assert "too much" in said
+        assert till.paid == []
+
+    @case(TOOLS)
+    async def test_a_refusal_that_is_not_caught_ends_the_program(self, box: Sandbox) -> None:
+        """`TOOL`, as for any call that failed, or `POLICY` where a language tells the two apart."""
+        till, clerk = Till(), Clerk(lambda request: ApprovalDecision(False, "too much"))
+        result = await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
+        failed(result)
+        assert result.error is not None and result.error.kind in (ErrorKind.TOOL, ErrorKind.POLICY)
+
+    @case(TOOLS)
+    async def test_without_an_approver_such_a_run_is_refused(self, box: Sandbox) -> None:
+        """`InvalidValue`, before anything runs."""
+        till = Till()
+        with pytest.raises(InvalidValue, match="pay"):
+            await box.run(self.program(*self._paying()), tools=[till.tool])
+        assert till.paid == []
+
+    @case(TOOLS)
+    async def test_where_approval_was_given_nobody_is_asked(self, box: Sandbox) -> None:
+        """`Toolset.approved` is approval for the whole run."""
+        till = Till()
+        assert await self.answer(box, *self._paying(), tools=Toolset.of([till.tool]).approved()) == "paid 12"
+
+    @pytest.mark.parametrize("answer", [True, None, "yes"], ids=repr)
+    @case(TOOLS)
+    async def test_any_answer_that_is_no_decision_is_a_refusal(self, box: Sandbox, answer: object) -> None:
+        """Whatever an approver raises is a refusal, and so is any answer that is no `ApprovalDecision`."""
+        till, clerk = Till(), Clerk(lambda request: answer)
+        failed(await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk)))
+        assert till.paid == []
+
+    @case(TOOLS)
+    async def test_an_approver_that_raises_is_a_refusal(self, box: Sandbox) -> None:
+        """And what it raised is not told to the program."""
+
+        def raises(request: ApprovalRequest) -> ApprovalDecision:
+            raise RuntimeError("canary")
+
+        till, clerk = Till(), Clerk(raises)
+        result = await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
+        failed(result)
+        assert till.paid == []
+        assert "canary" not in str(result.to_dict())
+
+    @case(TOOLS)
+    async def test_questions_and_decisions_are_events_around_the_call(self, box: Sandbox) -> None:
+        """A call that needs approval is started when it is approved."""
+        till, clerk = Till(), Clerk()
+        events = [
+            event
+            async for event in box.stream(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
+            if isinstance(event, (ApprovalRequested, ApprovalDecided, ToolStarted, ToolFinished))
+        ]
+        assert [type(event) for event in events] == [ApprovalRequested, ApprovalDecided, ToolStarted, ToolFinished]
+        requested, decided = events[0], events[1]
+        assert isinstance(requested, ApprovalRequested) and isinstance(decided, ApprovalDecided)
+        assert (requested.tool, decided.decision) == ("pay", "approved")
+        assert requested.request_id == decided.request_id == clerk.asked[0].id
+
+    @case(TOOLS)
+    async def test_the_clock_stands_still_while_somebody_decides(self, box: Sandbox) -> None:
+        """Deciding takes longer than the run may."""
+
+        async def slowly(request: ApprovalRequest) -> ApprovalDecision:
+            await asyncio.sleep(2.5)
+            return ApprovalDecision(True)
+
+        till, clerk = Till(), Clerk(slowly)
+        tools = Toolset.of([till.tool]).asking(clerk)
+        result = await box.run(self.program(*self._paying()), tools=tools, timeout=2)
+        assert result.success, result
+        assert result.usage.approval_ms >= 2000
+
+    @case(TOOLS)
+    async def test_a_cancelled_run_withdraws_its_question(self, box: Sandbox) -> None:
+        """`decide` is cancelled when the run that asked has ended."""
+        till, clerk = Till(), Clerk(_never)
+        tools = Toolset.of([till.tool]).asking(clerk)
+        task = asyncio.create_task(box.run(self.program(*self._paying()), tools=tools))
+        async with asyncio.timeout(_PATIENCE):
+            await clerk.called.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await clerk.withdrawn.wait()
+        assert till.paid == []
+        await self.still_works(box)
+
+    @case(TOOLS)
+    async def test_nobody_is_asked_about_a_call_that_cannot_be_made(self, box: Sandbox) -> None:
+        """One whose arguments do not fit is not asked about."""
+        till, clerk = Till(), Clerk()
+        program = self.program(self.words.let("x", self.words.call("pay", "much")))
+        failed(await box.run(program, tools=Toolset.of([till.tool]).asking(clerk)))
+        assert (clerk.asked, till.paid) == ([], [])

@@ -1,0 +1,258 @@
+"""Beginning and ending, and that nothing is left; and what an engine says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from actbox.core.errors import SandboxStopped
+from actbox.core.limits import Limits
+from actbox.core.policy import Policy
+from actbox.sandbox.contract import Sandbox
+from actbox.testing.words.python import LEVELS
+
+from .case import Cases, OpenBox, case
+from .needs import COMMANDS, FILES, SESSIONS, word
+
+
+class LifecycleCases(Cases):
+    """`start` and `stop`."""
+
+    @case()
+    async def test_before_the_start_nothing_runs(self, open_box: OpenBox) -> None:
+        """Methods raise `SandboxStopped` before `start()`."""
+        box = await self.open(Policy())
+        program = self.program(self.words.answer("1"))
+        with pytest.raises(SandboxStopped):
+            await box.run(program)
+        with pytest.raises(SandboxStopped):
+            async for _ in box.stream(program):
+                pass
+        with pytest.raises(SandboxStopped):
+            await box.run_alone(program)
+
+    @case(FILES)
+    async def test_before_the_start_there_are_no_files(self, open_box: OpenBox) -> None:
+        """Methods raise `SandboxStopped` before `start()`."""
+        box = await self.open(Policy())
+        for call in (lambda: box.read_file("a"), lambda: box.write_file("a", b""), lambda: box.list_files()):
+            with pytest.raises(SandboxStopped):
+                await call()
+
+    @case(COMMANDS)
+    async def test_before_the_start_there_are_no_commands(self, open_box: OpenBox) -> None:
+        """Methods raise `SandboxStopped` before `start()`."""
+        with pytest.raises(SandboxStopped):
+            await (await self.open(Policy())).execute("true")
+
+    @case(SESSIONS)
+    async def test_before_the_start_there_are_no_sessions(self, open_box: OpenBox) -> None:
+        """Methods raise `SandboxStopped` before `start()`."""
+        box = await self.open(Policy())
+        with pytest.raises(SandboxStopped):
+            await box.session().start()
+
+    @case()
+    async def test_starting_and_stopping_twice_do_nothing(self, open_box: OpenBox) -> None:
+        """A second call does nothing."""
+        box = await open_box()
+        await box.start()
+        await self.still_works(box)
+        for _ in range(2):
+            await box.stop()
+
+    @case()
+    async def test_after_the_stop_nothing_runs(self, open_box: OpenBox) -> None:
+        """Methods raise `SandboxStopped` after `stop()`."""
+        box = await open_box()
+        await box.stop()
+        with pytest.raises(SandboxStopped):
+            await box.run(self.program(self.words.answer("1")))
+
+    @case()
+    async def test_a_sandbox_can_be_started_again(self, open_box: OpenBox) -> None:
+        """And runs as before."""
+        box = await open_box()
+        await box.stop()
+        await box.start()
+        await self.still_works(box)
+
+    @case(FILES)
+    async def test_a_sandbox_that_was_started_again_has_an_empty_workspace(self, open_box: OpenBox) -> None:
+        """`stop` removes everything that the sandbox made."""
+        box = await open_box()
+        await box.write_file("a", b"x")
+        await box.stop()
+        await box.start()
+        assert [entry.path for entry in await box.list_files()] == ["input", "output"]
+
+    @case()
+    async def test_it_is_an_asynchronous_context_manager_and_no_plain_one(self, open_box: OpenBox) -> None:
+        """`TypeError` says how it is written."""
+        async with await self.open(Policy()) as box:
+            await self.still_works(box)
+            with pytest.raises(TypeError, match="async with"):
+                with box:
+                    pass
+        with pytest.raises(SandboxStopped):
+            await box.run(self.program(self.words.answer("1")))
+
+    @case()
+    async def test_many_start_at_once(self, open_box: OpenBox) -> None:
+        """Each is a place of its own."""
+        boxes = await asyncio.gather(*(open_box() for _ in range(4)))
+        await asyncio.gather(*map(self.still_works, boxes))
+
+    @case()
+    async def test_starting_one_sandbox_twice_at_once_is_starting_it_once(self, open_box: OpenBox) -> None:
+        """A second call does nothing, also while the first is under way."""
+        box = await self.open(Policy())
+        try:
+            await asyncio.gather(box.start(), box.start())
+            await self.still_works(box)
+        finally:
+            await asyncio.gather(box.stop(), box.stop())
+
+
+class NothingLeftCases(Cases):
+    """What runs and sandboxes leave behind."""
+
+    async def _use(self, box: Sandbox) -> None:
+        for program in (self.words.answer("1"), self.words.fail("boom"), self.words.broken):
+            await box.run(self.program(program))
+
+    @case()
+    async def test_no_task_of_the_event_loop_is_left_by_a_run(self, box: Sandbox) -> None:
+        """A run is over when it is over."""
+        await self._use(box)
+        before = len(asyncio.all_tasks())
+        for _ in range(10):
+            await self._use(box)
+        await asyncio.sleep(0.05)
+        assert len(asyncio.all_tasks()) < before + 10
+
+    @case()
+    async def test_no_thread_is_left_for_each_run(self, box: Sandbox) -> None:
+        """Threads may be kept for the next, but do not grow in number."""
+        for _ in range(10):
+            await self._use(box)
+        before = threading.active_count()
+        for _ in range(20):
+            await self._use(box)
+        assert threading.active_count() < before + 20
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+    @case()
+    async def test_no_descriptor_is_left_for_each_run(self, box: Sandbox) -> None:
+        """Descriptors do not grow in number."""
+        for _ in range(5):
+            await self._use(box)
+        before = _descriptors()
+        for _ in range(15):
+            await self._use(box)
+        assert _descriptors() < before + 15
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are counted in /proc")
+    @case()
+    async def test_no_descriptor_is_left_for_each_sandbox(self, open_box: OpenBox) -> None:
+        """`stop` removes everything that the sandbox made."""
+        counts = []
+        for _ in range(6):
+            box = await open_box()
+            await box.run(self.program(self.words.answer("1")))
+            await box.stop()
+            counts.append(_descriptors())
+        assert min(counts[3:]) <= max(counts[:3]) + 2, counts
+
+    @case()
+    async def test_no_file_is_left_in_the_temporary_folder(self, open_box: OpenBox) -> None:
+        """`stop` removes everything that the sandbox made."""
+        box = await open_box()
+        await box.stop()
+        before = set(os.listdir(tempfile.gettempdir()))
+        for _ in range(3):
+            await box.start()
+            await self._use(box)
+            await box.stop()
+        left = {name for name in set(os.listdir(tempfile.gettempdir())) - before if self.traits.engine in name}
+        assert not left
+
+    @case(FILES, word("write"))
+    async def test_a_stopped_sandbox_leaves_no_workspace_behind(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """A file that a program wrote is nowhere in the temporary folder afterwards."""
+        box = await open_box()
+        name = f"kit-{tmp_path.name}.canary"
+        assert (await box.run(self.program(self.words.write(name, "x")))).success
+        await box.stop()
+        found = list(Path(tempfile.gettempdir()).rglob(name))
+        assert found == []
+
+
+class TraitsCases(Cases):
+    """What an engine says of itself."""
+
+    @case()
+    async def test_the_traits_are_plain_data(self, box: Sandbox) -> None:
+        """`to_dict` returns plain JSON data."""
+        document = json.loads(json.dumps(box.traits.to_dict()))
+        assert document["engine"] == box.traits.engine
+
+    @case()
+    async def test_the_engine_has_a_name_and_says_how_it_isolates(self, box: Sandbox) -> None:
+        """`isolation` is a short phrase for people."""
+        assert box.traits.engine and box.traits.engine == box.traits.engine.strip()
+        assert 0 < len(box.traits.isolation) < 200
+        assert box.traits.packages and box.traits.network
+
+    @case()
+    async def test_the_languages_and_the_level_of_python_agree(self, box: Sandbox) -> None:
+        """`none` is another language than Python."""
+        assert box.traits.languages
+        assert box.traits.python in LEVELS
+        assert ("python" in box.traits.languages) == (box.traits.python != "none")
+
+    @case()
+    async def test_what_is_said_to_be_enforced_are_limits_that_there_are(self, box: Sandbox) -> None:
+        """`enforced` maps each field of `Limits` that holds here to what enforces it."""
+        assert set(box.traits.enforced) <= set(Limits().to_dict())
+        assert all(box.traits.enforced.values())
+
+    @case()
+    async def test_an_engine_that_isolates_enforces_the_time(self, box: Sandbox) -> None:
+        """A hostile program is kept away from the host, also from its time."""
+        assert not box.traits.isolated or "wall_seconds" in box.traits.enforced
+
+    @case()
+    async def test_an_engine_works_on_a_platform_that_it_is_for(self, box: Sandbox) -> None:
+        """`platforms` are those that the engine is for."""
+        assert sys.platform in box.traits.platforms
+
+    @case()
+    async def test_what_one_trait_takes_for_granted_another_has(self, box: Sandbox) -> None:
+        """Who forks has sessions, and who has several calls at once has calls."""
+        traits = box.traits
+        assert traits.sessions or not traits.fork
+        assert traits.tools or not traits.parallel_tools
+        assert traits.tools or not traits.await_tools
+        assert set(traits.mounts) <= {"ro", "rw", "overlay"}
+
+    @case()
+    async def test_traits_do_not_change_by_starting(self, open_box: OpenBox) -> None:
+        """But for notes, which may tell what was found."""
+        fresh = await self.open(Policy())
+        started = await open_box()
+        for name in ("engine", "isolated", "languages", "python", "files", "commands", "tools", "sessions", "fork"):
+            assert getattr(fresh.traits, name) == getattr(started.traits, name)
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,218 @@
+"""Each limit that an engine says it enforces is reached once, and the result names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actbox.core.errors import ErrorKind
+from actbox.core.limits import Limits
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Sandbox
+
+from .case import Cases, OpenBox, case, failed
+from .needs import FILES, PARTIAL, SESSIONS, TOOLS, limit, python, word
+
+
+def echo(text: str) -> str:
+    """Give back a text."""
+    return text
+
+
+class LimitCases(Cases):
+    """What goes beyond a limit ends, and says by which."""
+
+    def _ended(self, result: ExecutionResult, *kinds: ErrorKind, limit: str = "") -> None:
+        failed(result)
+        assert result.error is not None
+        assert result.error.kind in kinds, result.error
+        if limit:
+            assert result.error.limit == limit, result.error
+
+    @case(limit("wall_seconds"))
+    async def test_wall_time_ends_a_program(self, open_box: OpenBox) -> None:
+        """`TIMEOUT`: wall time ran out, and 124 is the exit code."""
+        box = await open_box(wall_seconds=1)
+        result = await box.run(self.program(self.words.forever()))
+        self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
+        assert result.exit_code == 124
+        await self.still_works(box)
+
+    @case(limit("wall_seconds"))
+    async def test_a_timeout_lowers_the_wall_limit(self, box: Sandbox) -> None:
+        """`timeout` in seconds may only lower the policy's wall limit."""
+        result = await box.run(self.program(self.words.forever()), timeout=0.5)
+        self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
+        await self.still_works(box)
+
+    @case(limit("wall_seconds"))
+    async def test_a_timeout_cannot_raise_the_wall_limit(self, open_box: OpenBox) -> None:
+        """`timeout` in seconds may only lower the policy's wall limit."""
+        box = await open_box(wall_seconds=0.5)
+        result = await box.run(self.program(self.words.forever()), timeout=1000)
+        self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
+
+    @case(limit("wall_seconds"), PARTIAL, word("say"))
+    async def test_what_was_printed_before_the_time_ran_out_is_kept(self, open_box: OpenBox) -> None:
+        """`partial_output`: what a program printed before it was ended is kept."""
+        box = await open_box(wall_seconds=1)
+        result = await box.run(self.program(self.words.say("begun"), self.words.forever()))
+        assert result.stdout == "begun\n"
+
+    @case(limit("cpu_seconds"))
+    async def test_processor_time_ends_a_program(self, open_box: OpenBox) -> None:
+        """`TIMEOUT` by `cpu_seconds`, or where a language counts steps, `BUDGET`."""
+        box = await open_box(cpu_seconds=1, wall_seconds=60)
+        result = await box.run(self.program(self.words.forever()))
+        self._ended(result, ErrorKind.TIMEOUT, ErrorKind.BUDGET)
+        assert result.error is not None and result.error.limit in ("cpu_seconds", "steps")
+        await self.still_works(box)
+
+    @case(python("subset"), limit("memory_mib"))
+    async def test_memory_ends_a_program(self, open_box: OpenBox) -> None:
+        """`MEMORY`, and the sandbox goes on."""
+        box = await open_box(memory_mib=128)
+        result = await box.run(
+            "held = []\nfor n in range(40):\n    held.append(str(n) + 'x' * (16 * 2**20))\nlen(held)"
+        )
+        self._ended(result, ErrorKind.MEMORY)
+        await self.still_works(box)
+
+    @case(word("repeat"), limit("output_bytes"))
+    async def test_output_ends_a_program(self, open_box: OpenBox) -> None:
+        """`OUTPUT_LIMIT`: stdout and stderr together; the first part is kept."""
+        box = await open_box(output_bytes=10_000)
+        result = await box.run(self.program(self.words.repeat(100_000, self.words.say("x" * 99))))
+        self._ended(result, ErrorKind.OUTPUT_LIMIT, limit="output_bytes")
+        assert len((result.stdout + result.stderr).encode()) <= 10_000
+        assert result.stdout.startswith("x") or not self.traits.partial_output
+        await self.still_works(box)
+
+    @case(word("repeat"), limit("output_bytes"))
+    async def test_output_within_the_limit_is_whole(self, open_box: OpenBox) -> None:
+        """A limit takes nothing from those who keep it."""
+        box = await open_box(output_bytes=10_000)
+        result = await box.run(self.program(self.words.repeat(90, self.words.say("x" * 99))))
+        assert (result.success, len(result.stdout)) == (True, 9_000)
+
+    @case(TOOLS, limit("tool_calls"))
+    async def test_tool_calls_beyond_the_budget_end_a_program(self, open_box: OpenBox) -> None:
+        """`BUDGET`: as many calls as allowed are made, and no more."""
+        box = await open_box(tool_calls=3)
+        made: list[int] = []
+
+        def note(number: int) -> int:
+            made.append(number)
+            return number
+
+        calls = "".join(self.words.let(f"x{n}", self.words.call("note", n)) for n in range(5))
+        result = await box.run(self.program(calls), tools=[note])
+        self._ended(result, ErrorKind.BUDGET, limit="tool_calls")
+        assert made == [0, 1, 2]
+        assert result.usage.tool_calls == 3
+
+    @case(TOOLS, limit("tool_calls"))
+    async def test_as_many_calls_as_allowed_are_fine_in_every_run(self, open_box: OpenBox) -> None:
+        """Limits hold for each run by itself."""
+        box = await open_box(tool_calls=3)
+        calls = "".join(self.words.let(f"x{n}", self.words.call("echo", "a")) for n in range(3))
+        for _ in range(2):
+            assert (await box.run(self.program(calls), tools=[echo])).success
+
+    @case(TOOLS, limit("tool_bytes"))
+    async def test_the_bytes_of_all_tool_calls_together_end_a_program(self, open_box: OpenBox) -> None:
+        """`BUDGET`: arguments and results of all tool calls of one run together."""
+        box = await open_box(tool_bytes=20_000)
+        calls = "".join(self.words.let(f"x{n}", self.words.call("echo", "x" * 1000)) for n in range(30))
+        result = await box.run(self.program(calls), tools=[echo])
+        self._ended(result, ErrorKind.BUDGET, limit="tool_bytes")
+        assert result.usage.tool_calls < 30
+
+    @case(TOOLS, limit("message_bytes"))
+    async def test_too_large_an_argument_never_reaches_the_tool(self, open_box: OpenBox) -> None:
+        """`message_bytes` bounds one message: a tool's arguments or result."""
+        box = await open_box(message_bytes=20_000)
+        received: list[int] = []
+
+        def note(text: str) -> int:
+            received.append(len(text))
+            return len(text)
+
+        failed(await box.run(self.program(self.words.let("x", self.words.call("note", "x" * 50_000))), tools=[note]))
+        assert received == []
+        await self.still_works(box)
+
+    @case(TOOLS, limit("message_bytes"))
+    async def test_too_large_a_result_is_a_failed_call(self, open_box: OpenBox) -> None:
+        """`message_bytes` bounds one message: a tool's arguments or result."""
+        box = await open_box(message_bytes=20_000)
+
+        def large() -> str:
+            return "x" * 50_000
+
+        failed(await box.run(self.program(self.words.let("x", self.words.call("large"))), tools=[large]))
+        await self.still_works(box)
+
+    @case(python("full"), limit("processes"))
+    async def test_processes_are_counted(self, open_box: OpenBox) -> None:
+        """`PROCESSES`: too many processes or threads."""
+        box = await open_box(processes=16)
+        code = "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        time.sleep(30)\n        os._exit(0)\n"
+        self._ended(await box.run(code, timeout=20), ErrorKind.PROCESSES)
+        await self.still_works(box)
+
+    @case(python("full"), limit("open_files"))
+    async def test_open_files_are_counted(self, open_box: OpenBox) -> None:
+        """Those that are open at once in one process."""
+        box = await open_box(open_files=40)
+        self._ended(await box.run("held = [open('/dev/null') for _ in range(80)]"), ErrorKind.RUNTIME)
+
+    @case(FILES, python("core"), limit("file_mib"))
+    async def test_a_file_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
+        """`DISK`: a file outgrew its limit."""
+        box = await open_box(file_mib=1)
+        self._ended(await box.run("open('big', 'wb').write(bytes(3 * 2**20))"), ErrorKind.DISK)
+        assert (await box.stat("big")).size <= 2**20
+
+    @case(FILES, python("core"), limit("workspace_mib"))
+    async def test_the_workspace_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
+        """`DISK`: the workspace outgrew its limit."""
+        box = await open_box(workspace_mib=4)
+        code = "for n in range(6): open(f'{n}', 'wb').write(bytes(2 * 2**20))"
+        self._ended(await box.run(code), ErrorKind.DISK)
+
+    @case(python("full"), limit("cpus"))
+    async def test_a_share_of_the_processors_is_not_exceeded(self, open_box: OpenBox) -> None:
+        """`cpus`: processor time for each second of wall time, at most."""
+        box = await open_box(cpus=0.1)
+        code = (
+            "import time\nbegan, used = time.monotonic(), time.process_time()\n"
+            "while time.process_time() - used < 0.3 and time.monotonic() - began < 3: pass\n"
+            "(time.process_time() - used) / (time.monotonic() - began)"
+        )
+        assert (await box.run(code)).value < 0.25
+
+    @case(limit("wall_seconds"), SESSIONS)
+    async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, open_box: OpenBox) -> None:
+        """The limit on wall time holds for each run."""
+        box = await open_box(wall_seconds=1)
+        async with box.session() as session:
+            assert (await session.run(self.program(self.words.answer("1")))).success
+            result = await session.run(self.program(self.words.forever()))
+            self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
+            assert result.state_kept is session.alive
+
+    @pytest.mark.parametrize("name", Limits().to_dict())
+    @case()
+    async def test_as_much_as_a_limit_can_be_is_as_good_as_none(self, open_box: OpenBox, name: str) -> None:
+        """Each has a most that it may be, and an engine keeps that too."""
+        most: dict[str, Any] = {name: Limits.__dataclass_fields__[name].metadata["most"]}
+        await self.still_works(await open_box(**most))
+
+    @case(FILES, limit("workspace_mib"))
+    async def test_the_host_too_keeps_to_the_workspace(self, open_box: OpenBox) -> None:
+        """What the host writes counts in the workspace, and is refused where it is full or placed all the same."""
+        box = await open_box(workspace_mib=4)
+        await box.write_file("a", bytes(2**20))
+        assert len(await box.read_file("a")) == 2**20

@@ -1,0 +1,93 @@
+"""Files and folders of the host that a program sees, and the places on the network that it may reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actbox.core.domains import AllowedDomain
+from actbox.core.mounts import FileMount
+from actbox.core.policy import Policy
+
+from .case import Cases, OpenBox, case, failed
+from .needs import DOMAINS, FILES, mount, word
+
+
+class MountCases(Cases):
+    """`Policy.mounts`, in each mode that the engine has."""
+
+    def _folder(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "data"
+        (folder / "sub").mkdir(parents=True)
+        (folder / "a.txt").write_text("of the host")
+        (folder / "sub" / "ü.txt").write_text("deeper")
+        return folder
+
+    @case(mount("ro"), word("write"))
+    async def test_a_program_reads_a_mounted_folder(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """`ro`: the program can read."""
+        box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path), "/data", "ro"),)))
+        read = self.words.listed(self.words.read("/data/a.txt"), self.words.read("/data/sub/ü.txt"))
+        assert await self.answer(box, self.words.answer(read)) == ["of the host", "deeper"]
+
+    @case(mount("ro"), word("write"))
+    async def test_a_program_cannot_write_to_it(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """`ro`: and nothing else."""
+        folder = self._folder(tmp_path)
+        box = await open_box(Policy(mounts=(FileMount(folder, "/data", "ro"),)))
+        for name in ("a.txt", "new.txt"):
+            failed(await box.run(self.program(self.words.write(f"/data/{name}", "changed"))))
+        assert (folder / "a.txt").read_text() == "of the host"
+        assert not (folder / "new.txt").exists()
+
+    @case(mount("ro"), word("write"))
+    async def test_a_relative_path_lies_below_input(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """A relative `mount_path` lies below `/input`."""
+        box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path), "sales", "ro"),)))
+        assert await self.answer(box, self.words.answer(self.words.read("/input/sales/a.txt"))) == "of the host"
+
+    @case(mount("ro"), word("write"))
+    async def test_a_single_file_can_be_mounted(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """A file or folder of the host."""
+        box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path) / "a.txt", "/input/one.txt", "ro"),)))
+        assert await self.answer(box, self.words.answer(self.words.read("/input/one.txt"))) == "of the host"
+
+    @case(mount("rw"), word("write"))
+    async def test_what_a_program_writes_is_on_the_host(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """`rw`: it can also change the host's own files."""
+        folder = self._folder(tmp_path)
+        box = await open_box(Policy(mounts=(FileMount(folder, "/data", "rw"),)))
+        assert (await box.run(self.program(self.words.write("/data/a.txt", "changed")))).success
+        assert (folder / "a.txt").read_text() == "changed"
+
+    @case(mount("overlay"), word("write"))
+    async def test_what_a_program_changes_in_an_overlay_it_alone_sees(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """`overlay`: it can change what it sees, and the host's files stay as they are."""
+        folder = self._folder(tmp_path)
+        box = await open_box(Policy(mounts=(FileMount(folder, "/data", "overlay"),)))
+        changed = (self.words.write("/data/a.txt", "changed"), self.words.answer(self.words.read("/data/a.txt")))
+        assert await self.answer(box, *changed) == "changed"
+        assert (folder / "a.txt").read_text() == "of the host"
+        assert await self.answer(box, self.words.answer(self.words.read("/data/a.txt"))) == "of the host"
+
+    @case(mount("overlay"), word("write"))
+    async def test_changes_that_are_kept_are_in_the_result(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """With `keep_changes` what was changed is in `ExecutionResult.changes`."""
+        folder = self._folder(tmp_path)
+        box = await open_box(Policy(mounts=(FileMount(folder, "/data", "overlay", keep_changes=True),)))
+        result = await box.run(self.program(self.words.write("/data/a.txt", "changed")))
+        assert [(change.mount, change.path, change.kind, change.data) for change in result.changes] == [
+            ("/data", "a.txt", "changed", b"changed")
+        ]
+
+    @case(mount("ro"), FILES, word("write"))
+    async def test_files_of_a_program_and_mounts_lie_beside_each_other(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """Below `/input`."""
+        box = await open_box(Policy(mounts=(FileMount(self._folder(tmp_path), "sales", "ro"),)))
+        read = self.words.listed(self.words.read("/input/sales/a.txt"), self.words.read("/input/own.txt"))
+        result = await box.run(self.program(self.words.answer(read), files={"own.txt": "own"}))
+        assert self.words.answered(result) == ["of the host", "own"]
+
+    @case(DOMAINS)
+    async def test_a_policy_with_domains_is_kept(self, open_box: OpenBox) -> None:
+        """`Policy.domains` opens more of the network, through the egress proxy."""
+        await self.still_works(await open_box(Policy(domains=(AllowedDomain("api.example.com"),))))

@@ -1,0 +1,88 @@
+"""JavaScript, as a module with `await` at its top level."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from actbox.core.result import ExecutionResult
+
+from .words import Words
+
+
+class JavaScript(Words):
+    """JavaScript. What a program comes to is printed as JSON in its last line: a module has no value of its own."""
+
+    language: ClassVar[str] = "javascript"
+    has_value: ClassVar[bool] = False
+    broken: ClassVar[str] = "console.log('ran');\nthis is no program\n"
+
+    def say(self, text: str) -> str:
+        return f"console.log({self.literal(text)});\n"
+
+    def complain(self, text: str) -> str:
+        return f"console.error({self.literal(text)});\n"
+
+    def fail(self, message: str) -> str:
+        return f"throw new Error({self.literal(message)});\n"
+
+    def exit(self, code: int) -> str:
+        return f"process.exit({code});\n"
+
+    def forever(self) -> str:
+        return "for (;;) {}\n"
+
+    def recurse(self) -> str:
+        return "function deeper(n) { return deeper(n + 1) + 1; }\ndeeper(0);\n"
+
+    def repeat(self, count: int, statement: str) -> str:
+        return f"for (let i = 0; i < {count}; i++) {{ {statement.strip()} }}\n"
+
+    def literal(self, value: Any) -> str:
+        return json.dumps(value)
+
+    def let(self, name: str, expression: str) -> str:
+        return f"var {name} = {expression};\n"
+
+    def plus(self, one: str, other: str) -> str:
+        return f"({one} + {other})"
+
+    def long_text(self, count: int) -> str:
+        return f'"x".repeat({count})'
+
+    def listed(self, *expressions: str) -> str:
+        return f"[{', '.join(expressions)}]"
+
+    def answer(self, expression: str) -> str:
+        return f"console.log(JSON.stringify({expression}));\n"
+
+    def answered(self, result: ExecutionResult) -> Any:
+        return json.loads(result.stdout.strip().rpartition("\n")[2]) if result.stdout.strip() else None
+
+    def call(self, tool: str, *arguments: Any) -> str:
+        return f"(await {tool}({', '.join(map(self.literal, arguments))}))"
+
+    def call_on(self, tool: str, expression: str) -> str:
+        return f"(await {tool}({expression}))"
+
+    def call_by_name(self, tool: str, **arguments: Any) -> str:
+        return f"(await call_tool({self.literal(tool)}, {self.literal(arguments)}))"
+
+    def caught(self, name: str, expression: str) -> str:
+        return (
+            f"var {name};\ntry {{ {name} = {expression}; }} catch (error) "
+            f"{{ if (!(error instanceof ToolError)) throw error; {name} = error.message; }}\n"
+        )
+
+    def gathered(self, name: str, calls: list[tuple[str, tuple[Any, ...]]]) -> str:
+        made = ", ".join(f"{tool}({', '.join(map(self.literal, arguments))})" for tool, arguments in calls)
+        return f"var {name} = await Promise.all([{made}]);\n"
+
+    def write(self, path: str, text: str) -> str:
+        return f"(await import('node:fs')).writeFileSync({self.literal(path)}, {self.literal(text)});\n"
+
+    def read(self, path: str) -> str:
+        return f"(await import('node:fs')).readFileSync({self.literal(path)}, 'utf8')"
+
+    def variable(self, name: str) -> str:
+        return f"(process.env[{self.literal(name)}] ?? null)"

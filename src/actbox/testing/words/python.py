@@ -1,0 +1,99 @@
+"""Python, as much of it as an engine runs."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, ClassVar, Final
+
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.traits import Python as Level
+
+from .words import Words
+
+LEVELS: Final[tuple[Level, ...]] = ("none", "subset", "core", "standard library", "full")
+"""How much of Python there is, in order."""
+
+
+class Python(Words):
+    """Python. What is said here needs a `subset` of it, but where files are opened."""
+
+    language: ClassVar[str] = "python"
+    broken: ClassVar[str] = "print('ran')\nthis is no program\n"
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.lacks = {"exit": "import sys\nsys.exit(3)\n"} if level == "subset" else {}
+
+    def say(self, text: str) -> str:
+        return f"print({text!r})\n"
+
+    def complain(self, text: str) -> str:
+        return f"import sys\nprint({text!r}, file=sys.stderr)\n"
+
+    def fail(self, message: str) -> str:
+        return f"raise ValueError({message!r})\n"
+
+    def exit(self, code: int) -> str:
+        return f"import sys\nsys.exit({code})\n"
+
+    def forever(self) -> str:
+        return "while True:\n    pass\n"
+
+    def recurse(self) -> str:
+        return "def deeper(n):\n    return deeper(n + 1) + 1\ndeeper(0)\n"
+
+    def repeat(self, count: int, statement: str) -> str:
+        return f"for _ in range({count}):\n{textwrap.indent(statement, '    ')}"
+
+    def literal(self, value: Any) -> str:
+        return repr(value)
+
+    def let(self, name: str, expression: str) -> str:
+        return f"{name} = {expression}\n"
+
+    def plus(self, one: str, other: str) -> str:
+        return f"({one} + {other})"
+
+    def long_text(self, count: int) -> str:
+        return f"('x' * {count})"
+
+    def listed(self, *expressions: str) -> str:
+        return f"[{', '.join(expressions)}]"
+
+    def answer(self, expression: str) -> str:
+        return f"{expression}\n"
+
+    def answered(self, result: ExecutionResult) -> Any:
+        return result.value
+
+    def call(self, tool: str, *arguments: Any) -> str:
+        return f"{tool}({', '.join(map(repr, arguments))})"
+
+    def call_on(self, tool: str, expression: str) -> str:
+        return f"{tool}({expression})"
+
+    def call_by_name(self, tool: str, **arguments: Any) -> str:
+        named = "".join(f", {name}={value!r}" for name, value in arguments.items())
+        return f"call_tool({tool!r}{named})"
+
+    def caught(self, name: str, expression: str) -> str:
+        # A subset may have no classes of its own, and ToolError is one.
+        error = "Exception" if self.level == "subset" else "ToolError"
+        return f"try:\n    {name} = {expression}\nexcept {error} as error:\n    {name} = str(error)\n"
+
+    def gathered(self, name: str, calls: list[tuple[str, tuple[Any, ...]]]) -> str:
+        made = ", ".join(self.call(tool, *arguments) for tool, arguments in calls)
+        return f"import asyncio\n{name} = list(await asyncio.gather({made}))\n"
+
+    def write(self, path: str, text: str) -> str:
+        if self.level == "subset":
+            return f"from pathlib import Path\nPath({path!r}).write_text({text!r})\n"
+        return f"with open({path!r}, 'w', encoding='utf-8', newline='') as file:\n    file.write({text!r})\n"
+
+    def read(self, path: str) -> str:
+        if self.level == "subset":
+            return f"__import__('pathlib').Path({path!r}).read_text()"
+        return f"open({path!r}, encoding='utf-8', newline='').read()"
+
+    def variable(self, name: str) -> str:
+        return f"__import__('os').environ.get({name!r})"
