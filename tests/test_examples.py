@@ -17,6 +17,7 @@ SHOWS = {
     "tools_at_once.py": ["one by one: [3.0, 6.0, 4.0, 5.0, 4.0]", "at once: [3.0, 6.0, 4.0, 5.0, 4.0]"],
     "files_and_charts.py": ["0.295", "image/png", "shares.csv"],
     "limits.py": ["TIMEOUT", "MEMORY", "PROCESSES", "OUTPUT_LIMIT", "DISK", "NETWORK"],
+    "engines.py": ["── linux: ", "total.txt with 28.50 euros", "RUNTIME: 'milk' in line 4", "there is tea: 4"],
     "agent.py": ["KeyError: 'North'", "answer:  15"],
 }
 OF_THE_FRAMEWORK = {

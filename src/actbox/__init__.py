@@ -48,6 +48,7 @@ from .core.result import Artifact, ExecutionResult, Usage, show_in_notebooks_by
 from .core.secrets import Secret
 from .sandbox.contract import FileInfo, Files, Sandbox, Session
 from .sandbox.forks import Branches, Snapshot
+from .sandbox.languages import ENGINES_OF
 from .sandbox.opening import ENGINES, check, open_sandbox
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINES",
+    "ENGINES_OF",
     "ActboxError",
     "AllowedDomain",
     "ApprovalDecided",
