@@ -66,6 +66,7 @@ TABLE: Final[Mapping[str, Engine]] = {
         Engine(name="linux", languages=("python",), python="full", module="linux"),
         Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
         # The others are opened by name only.
+        Engine(name="monty", languages=("python",), python="subset", module="monty"),
         Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),
     )
 }

@@ -153,6 +153,15 @@ class Workspace:
         ):
             os.replace(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 
+    @contextlib.contextmanager
+    def parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """Have a descriptor of the folder that a path lies in, and its name there, for a block.
+
+        What the operating system raises there becomes a `FileError` with its errno.
+        """
+        with self._parent(path) as found:
+            yield found
+
     def _parts(self, path: str) -> tuple[str, ...]:
         if not isinstance(path, str) or not path or "\0" in path:
             raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")

@@ -76,6 +76,13 @@ class Conversation:
         except ClientGone:
             self._stream.abort()
 
+    async def serve(self, place: Place) -> None:
+        """Go on as `run` does with a client that speaks plain HTTP, whose requests go to a place that is known."""
+        try:
+            await self._requests(self._stream, place)
+        except ClientGone:
+            self._stream.abort()
+
     async def _requests(self, stream: ByteStream, place: Place | None) -> None:
         """Serve request after request; without a place they say themselves where they go, as to a proxy."""
         reader = RequestReader(stream, self._bounds, self._pace)

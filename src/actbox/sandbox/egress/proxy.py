@@ -16,7 +16,7 @@ from actbox.core.secrets import Secret
 from .allotment import Allotment
 from .authority import Authority, Refusals
 from .bounds import Bounds
-from .conversation import Conversation, Enforcement
+from .conversation import Conversation, Enforcement, Place
 from .incoming import ClientGone
 from .inside import Kind
 from .name_server import answer_connection
@@ -92,6 +92,21 @@ class EgressProxy:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
+    async def serve_own(self, sock: socket.socket, place: Place, allotment: Allotment) -> None:
+        """Serve a connected socket whose other end a client in this process has, until either closes it.
+
+        The client speaks HTTP/1.1 and no TLS, also where the place does: the proxy does that with the host.
+        """
+        try:
+            await self._admit(allotment)
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            await self._converse(sock, place, allotment)
+        finally:
+            self._dismiss(allotment)
+
     async def _admit(self, allotment: Allotment) -> None:
         await allotment.ask()
         await allotment.connections.acquire()
@@ -123,16 +138,18 @@ class EgressProxy:
     async def _converse(
         self,
         sock: socket.socket,
-        kind: Kind,
+        kind: Kind | Place,
         allotment: Allotment,
-        port: int | None,
+        port: int | None = None,
     ) -> None:
         stream = None
         try:
             with contextlib.suppress(OSError):  # a socket that is not TCP sends at once anyway
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = await TcpStream.of(sock)
-            if kind == "names":
+            if isinstance(kind, Place):
+                await Conversation(self._enforcement, stream, allotment).serve(kind)
+            elif kind == "names":
                 with contextlib.suppress(ClientGone):
                     await answer_connection(stream, allotment, self._bounds)
             else:

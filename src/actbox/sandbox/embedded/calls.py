@@ -42,6 +42,8 @@ class HostCalls:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self.tell = emit
+        """Tells an event of the run, in its event loop."""
         self._max_bytes = limits.message_bytes
         self._last_id = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}

@@ -1,0 +1,55 @@
+"""What programs may call, as declarations for the check of types, and whether a program awaits."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from actbox.core.program import Program
+from actbox.tools import Toolset, stubs
+
+from . import http
+
+_AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+_MAY_AWAIT = re.compile(r"\bawait\b|\basync\b")
+# More source than this is not looked at closer: that it says `await` is taken for an answer.
+_MOST_PARSED = 1_000_000
+
+
+def awaits(source: str) -> bool:
+    """Return whether a program uses `await`; one that is no program does not."""
+    if _MAY_AWAIT.search(source) is None:
+        return False
+    if len(source) > _MOST_PARSED:
+        return True
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(
+        isinstance(node, _AWAITS) or (isinstance(node, ast.comprehension) and bool(node.is_async))
+        for node in ast.walk(tree)
+    )
+
+
+def declarations(program: Program, toolset: Toolset, *, awaited: bool, network: bool, more: str) -> str:
+    """Return Python that declares what a program has beside its own: tools, inputs, and `more`."""
+    define = "async def" if awaited else "def"
+    parts = ["from typing import Any, TypedDict", "ToolError = RuntimeError"]
+    if len(toolset):
+        parts.append(stubs(toolset, awaitable=awaited))
+        parts.append(f"{define} call_tool(name: str, /, **arguments: Any) -> Any: ...")
+    if network:
+        parts.append(http.STUB.format(define=define))
+    parts += [f"{name}: {_type_of(value)}" for name, value in program.inputs.items()]
+    return "\n\n".join([*parts, more]) + "\n"
+
+
+def _type_of(value: Any) -> str:
+    for kind, name in ((bool, "bool"), (int, "int"), (float, "float"), (str, "str")):
+        if isinstance(value, kind):
+            return name
+    if isinstance(value, list):
+        return "list[Any]"
+    return "dict[str, Any]" if isinstance(value, dict) else "Any"

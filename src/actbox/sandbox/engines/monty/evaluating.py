@@ -1,0 +1,253 @@
+"""One program in one interpreter, from its first step to its outcome.
+
+The event loop leads: each step of the interpreter is a turn in a thread, in which names and files are answered too;
+tool calls, pauses and requests are answered here, between two turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from actbox.core.errors import ToolError
+from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
+from actbox.tools.threads import ThreadPool
+
+from . import outcome
+from .files import Files
+from .http import NAME as HTTP_REQUEST
+from .http import Requests
+from .library import (
+    Answer,
+    Asked,
+    Awaiting,
+    Called,
+    Ended,
+    Failed,
+    IllTyped,
+    Interpreter,
+    Lost,
+    Named,
+    Step,
+)
+from .values import as_json, as_text, is_bounded
+
+T = TypeVar("T")
+
+# A turn lasts as long as the program computes: as many threads as there may be runs, which are capped elsewhere.
+_turns = ThreadPool(limit=1024)
+
+TOOL_ERROR: Final = "ToolError = RuntimeError"
+"""What a program is preceded by that names `ToolError`: the interpreter lets nobody derive an exception."""
+
+_NAMES_TOOL_ERROR = re.compile(r"\bToolError\b")
+_SLEEPS = ("system.sleep", "system.async_sleep", "time.sleep", "asyncio.sleep")
+_MOST_RANDOM_BYTES = 2**20
+_MOST_UNDER_WAY = 1024
+
+
+async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
+    """Do something with an interpreter in a thread; when the caller is cancelled, the interpreter is ended first."""
+    doing = asyncio.ensure_future(_turns.run(turn))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        interpreter.kill()
+        await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.exception()  # that it was ended
+        raise
+
+
+class Evaluating:
+    """Evaluates one program. `names` are those of the interpreter's programs so far, and get this one's."""
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        files: Files,
+        requests: Requests | None,
+        names: dict[int, str],
+        *,
+        awaited: bool,
+        checked: bool,
+        keep: bool,
+    ) -> None:
+        """`keep` says that the interpreter is not given back at the end, since others come after."""
+        self._evaluation = evaluation
+        self._files = files
+        self._requests = requests
+        self._names = names
+        self._awaited = awaited
+        self._checked = checked
+        self._keep = keep
+        self._aliases = {alias: name for name, alias in evaluation.toolset.aliases.items()}
+        self._functions = {*self._aliases}
+        if len(evaluation.toolset):
+            self._functions.add("call_tool")
+        if requests is not None:
+            self._functions.add(HTTP_REQUEST)
+        self._under_way: dict[int, asyncio.Task[Answer]] = {}
+        self._refusals: dict[str, bool] = {}
+
+    async def finish(self, interpreter: Interpreter) -> Outcome:
+        """Evaluate the program. Raises `Failed`, `IllTyped` and `Lost`, of which `told` makes an outcome."""
+        try:
+            step = await in_turn(interpreter, lambda: self._begin(interpreter))
+            while not isinstance(step, Ended):
+                step = await self._go_on(interpreter, step)
+            return self._ended(step.value)
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+            if self._under_way:
+                await asyncio.wait(self._under_way.values())
+            if self._requests is not None:
+                self._requests.close()
+
+    def told(self, error: Failed | IllTyped | Lost) -> Outcome:
+        """Return what the program came to that failed so."""
+        current = len(self._names) - 1
+        if isinstance(error, IllTyped):
+            del self._names[current]  # it was not counted
+            return outcome.ill_typed(error)
+        if isinstance(error, Lost):
+            return outcome.lost(error)
+        return outcome.failed(error, self._names, current, self._evaluation.limits, self._refusals, self._functions)
+
+    def _ended(self, value: Any) -> Outcome:
+        most = self._evaluation.limits.message_bytes
+        return Outcome(value=as_json(value, most), value_text=None if value is None else as_text(value))
+
+    # What is answered in a turn
+
+    def _begin(self, interpreter: Interpreter) -> Step:
+        """Do the first turn. Blocks."""
+        program = self._evaluation.program
+        if _NAMES_TOOL_ERROR.search(program.code):
+            interpreter.feed(TOOL_ERROR, {}, self._evaluation.say, None, checked=False)
+            self._names[len(self._names)] = "ToolError"
+        self._names[len(self._names)] = program.name
+        step = interpreter.feed(
+            program.code or "\n", program.inputs, self._evaluation.say, "/workspace", checked=self._checked
+        )
+        return self._served(interpreter, step)
+
+    def _served(self, interpreter: Interpreter, step: Step) -> Step:
+        """Answer what needs no event loop, up to the first step that does. Blocks."""
+        while True:
+            if isinstance(step, Named):
+                known = step.name in self._functions
+                step = interpreter.bind(step.name) if known else interpreter.decline()
+            elif isinstance(step, Asked) and step.function not in _SLEEPS:
+                answer = self._of_the_system(step)
+                step = interpreter.decline() if answer is None else interpreter.answer(answer)
+            elif isinstance(step, Called) and step.name not in self._functions:
+                step = interpreter.answer(Answer(error=NameError(f"name {step.name!r} is not defined")))
+            else:
+                if isinstance(step, Ended) and not self._keep:
+                    interpreter.close()
+                return step
+
+    def _of_the_system(self, asked: Asked) -> Answer | None:
+        if asked.function == "os.environ":
+            return Answer(dict(self._evaluation.variables))
+        if asked.function == "os.getenv":
+            return Answer(self._evaluation.variables.get(*asked.args))
+        if asked.function == "os.urandom":
+            (size,) = asked.args
+            if size > _MOST_RANDOM_BYTES:
+                return Answer(error=ValueError(f"os.urandom() gives at most {_MOST_RANDOM_BYTES:,} bytes here"))
+            return Answer(os.urandom(size))
+        if not self._files.is_served(asked.function):
+            return None
+        try:
+            return Answer(self._files.serve(asked.function, asked.args, asked.kwargs))
+        except (OSError, ValueError) as error:
+            return Answer(error=error)
+
+    # What is answered between two turns
+
+    async def _go_on(self, interpreter: Interpreter, step: Step) -> Step:
+        if isinstance(step, Awaiting):
+            answers = await self._settled(step.ids)
+            return await self._turn(interpreter, lambda: interpreter.settle(answers))
+        assert isinstance(step, (Called, Asked)), step
+        if isinstance(step, Asked):
+            answering = _slept(*step.args)
+            is_later = step.function.endswith("async_sleep") or step.function.startswith("asyncio")
+        else:
+            answering = self._answer(step)
+            is_later = self._awaited
+        if not is_later:
+            answer = await answering
+            return await self._turn(interpreter, lambda: interpreter.answer(answer))
+        while (busy := [task for task in self._under_way.values() if not task.done()]) and len(busy) >= _MOST_UNDER_WAY:
+            await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+        self._under_way[step.id] = asyncio.create_task(answering)
+        return await self._turn(interpreter, interpreter.later)
+
+    async def _turn(self, interpreter: Interpreter, act: Callable[[], Step]) -> Step:
+        return await in_turn(interpreter, lambda: self._served(interpreter, act()))
+
+    async def _settled(self, ids: tuple[int, ...]) -> dict[int, Answer]:
+        awaited = {id: self._under_way[id] for id in ids}
+        await asyncio.wait(awaited.values(), return_when=asyncio.FIRST_COMPLETED)
+        return {id: self._under_way.pop(id).result() for id, task in awaited.items() if task.done()}
+
+    async def _answer(self, called: Called) -> Answer:
+        if called.name == HTTP_REQUEST and self._requests is not None:
+            try:
+                return Answer(await self._requests.request(called.args, called.kwargs))
+            except (OSError, TypeError, ValueError) as error:
+                return Answer(error=error)
+        try:
+            name, arguments = self._bound(called)
+        except TypeError as error:
+            return Answer(error=error)
+        try:
+            if not is_bounded(arguments, self._evaluation.limits.message_bytes):
+                raise ToolError("the arguments are too large, or nested too deeply", tool=name)
+            return Answer(await self._evaluation.calls.call(name, arguments, self._line(called, name)))
+        except ToolError as error:
+            self._refusals[str(error)] = isinstance(error, CallRefused)
+            return Answer(error=RuntimeError(str(error)))
+
+    def _bound(self, called: Called) -> tuple[str, dict[str, Any]]:
+        """Return the tool's name, and its arguments by their names."""
+        args, arguments = called.args, dict(called.kwargs)
+        if called.name == "call_tool":
+            if not args or not isinstance(args[0], str):
+                given = type(args[0]).__name__ if args else "nothing"
+                raise TypeError(f"call_tool() takes a tool's name first, not {given}")
+            if len(args) > 1:
+                raise TypeError("call_tool() takes a tool's arguments by their names")
+            return args[0], arguments
+        name = self._aliases[called.name]
+        tool = self._evaluation.toolset.get(name)
+        parameters = () if tool is None else tool.parameters
+        if len(args) > len(parameters):
+            raise TypeError(
+                f"{called.name}() takes at most {len(parameters)} positional arguments ({', '.join(parameters)}), not"
+                f" {len(args)}"
+            )
+        for key, value in zip(parameters, args, strict=False):
+            if key in arguments:
+                raise TypeError(f"{called.name}() got two values for the argument {key!r}")
+            arguments[key] = value
+        return name, arguments
+
+    def _line(self, called: Called, name: str) -> int | None:
+        """Return the line of a call about which somebody is asked."""
+        tool = self._evaluation.toolset.get(name)
+        if tool is None or not self._evaluation.toolset.requires(tool) or called.feed != len(self._names) - 1:
+            return None
+        return self._evaluation.program.code.encode("utf-8", "replace")[: called.offset].count(b"\n") + 1
+
+
+async def _slept(seconds: Any, *rest: Any) -> Answer:
+    await asyncio.sleep(max(float(seconds), 0.0))
+    return Answer(rest[0] if rest else None)

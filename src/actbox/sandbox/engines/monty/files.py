@@ -1,0 +1,321 @@
+"""The files that a program sees: which folder a path means, and what it asks of the operating system done there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat as stat_modes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actbox.core.limits import Limits
+
+from .folders import Folder, LayeredFolder, Part, oops
+from .library import file_handle, file_status, mode_of, path_of, scan_entry
+
+_MIB = 2**20
+_MOST_SCANNED = 100_000
+_ROOTS: Final = ("workspace", "input", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What lies at the path `inner` of a folder, a folder or a single file (`is_file`), and where programs see it."""
+
+    parts: tuple[str, ...]
+    folder: Folder
+    writable: bool
+    inner: str = "."
+    is_file: bool = False
+    bounded: bool = False
+    """Whether its files count for `Limits.workspace_mib`."""
+
+
+class Files:
+    """The places of one program, or of the programs of a session. All methods block."""
+
+    def __init__(self, workspace: Folder, mounts: tuple[Place, ...], limits: Limits) -> None:
+        given: Folder = Part(workspace, "input")
+        for mount in mounts:
+            if mount.parts == ("input",):
+                given = LayeredFolder(given, mount.folder)
+        own = (
+            Place(("workspace",), workspace, writable=True, bounded=True),
+            Place(("input",), given, writable=False),
+            Place(("output",), workspace, writable=True, inner="output", bounded=True),
+        )
+        self._places = {place.parts: place for place in (*mounts, *own)}
+        self._workspace = workspace
+        self._limits = limits
+        self._used: int | None = None
+
+    def serve(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Do what a program asks of the operating system with a file, and return what it gets.
+
+        Raises `OSError` with the path, `ValueError` (a text that is no UTF-8 is one), and `KeyError` for what is no
+        matter of files.
+        """
+        method = _METHODS[function]
+        path = posixpath.normpath(path_of(args[0]))
+        try:
+            return method(self, path, args, kwargs)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            raise OSError(number, os.strerror(number), path) from None
+
+    def is_served(self, function: str) -> bool:
+        """Return whether this is a matter of files."""
+        return function in _METHODS
+
+    # What is asked
+
+    def _exists(self, path: str, *_: Any) -> bool:
+        return self._mode(path) is not None
+
+    def _is_file(self, path: str, *_: Any) -> bool:
+        return stat_modes.S_ISREG(self._mode(path) or 0)
+
+    def _is_dir(self, path: str, *_: Any) -> bool:
+        return stat_modes.S_ISDIR(self._mode(path) or 0)
+
+    def _is_symlink(self, path: str, *_: Any) -> bool:
+        return stat_modes.S_ISLNK(self._mode(path) or 0)
+
+    def _open(self, path: str, args: tuple[Any, ...], _: Any) -> Any:
+        handle = file_handle(path, args[1])
+        mode = mode_of(handle)
+        if mode.startswith("r"):
+            status = self._status(path)
+            if stat_modes.S_ISDIR(status.st_mode):
+                raise oops(errno.EISDIR)
+            if not stat_modes.S_ISREG(status.st_mode):
+                raise oops(errno.ELOOP if stat_modes.S_ISLNK(status.st_mode) else errno.EINVAL)
+        else:
+            self._put(path, b"", append=mode.startswith("a"))
+        return handle
+
+    def _read_bytes(self, path: str, *_: Any) -> bytes:
+        place, inner = self._found(path)
+        return place.folder.read(inner)
+
+    def _read_text(self, path: str, *_: Any) -> str:
+        text = self._read_bytes(path).decode("utf-8")
+        return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+    def _write_bytes(self, path: str, args: tuple[Any, ...], _: Any) -> int:
+        self._put(path, args[1], append=False)
+        return len(args[1])
+
+    def _write_text(self, path: str, args: tuple[Any, ...], _: Any) -> int:
+        self._put(path, args[1].encode("utf-8"), append=False)
+        return len(args[1])
+
+    def _append_bytes(self, path: str, args: tuple[Any, ...], _: Any) -> int:
+        self._put(path, args[1], append=True)
+        return len(args[1])
+
+    def _append_text(self, path: str, args: tuple[Any, ...], _: Any) -> int:
+        self._put(path, args[1].encode("utf-8"), append=True)
+        return len(args[1])
+
+    def _mkdir(self, path: str, _: Any, kwargs: Mapping[str, Any]) -> None:
+        if self._mode(path) is not None:
+            if kwargs.get("exist_ok") and self._is_dir(path):
+                return
+            raise oops(errno.EEXIST)
+        parent = posixpath.dirname(path)
+        if kwargs.get("parents") and not self._is_dir(parent):
+            self._mkdir(parent, (), {"parents": True, "exist_ok": True})
+        place, inner = self._changed(path)
+        place.folder.make(inner)
+
+    def _unlink(self, path: str, *_: Any) -> None:
+        place, inner = self._changed(path)
+        size = self._size(place, inner)
+        place.folder.remove(inner)
+        self._grown(place, -size)
+
+    def _rmdir(self, path: str, *_: Any) -> None:
+        place, inner = self._changed(path)
+        place.folder.remove_folder(inner)
+
+    def _rename(self, path: str, args: tuple[Any, ...], _: Any) -> Any:
+        source, source_inner = self._changed(path)
+        target, target_inner = self._changed(posixpath.normpath(path_of(args[1])))
+        if source.folder is target.folder:
+            source.folder.move(source_inner, target_inner)
+        elif source.folder.is_folder(source_inner):
+            raise oops(errno.EXDEV)
+        else:
+            target.folder.write(target_inner, source.folder.read(source_inner), append=False)
+            source.folder.remove(source_inner)
+        self._used = None  # what was replaced is gone
+        return None
+
+    def _iterdir(self, path: str, *_: Any) -> list[str]:
+        return [posixpath.join(path, name) for name in sorted(self._names(path))]
+
+    def _scan(self, path: str, _: Any, kwargs: Mapping[str, Any]) -> list[Any]:
+        deepest = kwargs.get("max_depth")
+        entries: list[Any] = []
+        left = [("", 0)]
+        while left:
+            inner, depth = left.pop()
+            at = posixpath.join(path, inner) if inner else path
+            mode = self._status(at).st_mode if not inner else (self._mode(at) or 0)
+            is_folder = stat_modes.S_ISDIR(mode)
+            is_file, is_link = stat_modes.S_ISREG(mode), stat_modes.S_ISLNK(mode)
+            entries.append(scan_entry(inner, is_folder=is_folder, is_file=is_file, is_link=is_link))
+            if len(entries) > _MOST_SCANNED:
+                raise oops(errno.EOVERFLOW)
+            if is_folder and (deepest is None or depth < deepest):
+                left += [(posixpath.join(inner, name), depth + 1) for name in sorted(self._names(at), reverse=True)]
+        return entries
+
+    def _stat(self, path: str, *_: Any) -> Any:
+        return file_status(self._status(path))
+
+    def _same(self, path: str, *_: Any) -> str:
+        return path  # no link is followed
+
+    # Where it is
+
+    def _at(self, path: str) -> tuple[Place, str] | None:
+        """Return the place that a path lies in, and the path in its folder; `None` for what lies in none."""
+        parts = tuple(part for part in path.split("/") if part)
+        if parts[:1] == ("workspace",) and parts[1:2] in (("input",), ("output",)):
+            parts = parts[1:]
+        for length in range(len(parts), 0, -1):
+            place = self._places.get(parts[:length])
+            if place is not None:
+                if place.is_file and length < len(parts):
+                    raise oops(errno.ENOTDIR)
+                return place, posixpath.normpath(posixpath.join(place.inner, *parts[length:]))
+        return None
+
+    def _found(self, path: str) -> tuple[Place, str]:
+        found = self._at(path)
+        if found is None:
+            raise oops(errno.EISDIR if self._is_virtual(path) else errno.ENOENT)
+        return found
+
+    def _changed(self, path: str) -> tuple[Place, str]:
+        """Return where a path lies that is to be changed."""
+        found = self._at(path)
+        if found is None:
+            raise oops(errno.EACCES)
+        place, inner = found
+        if not place.writable:
+            raise oops(errno.EROFS)
+        if inner == place.inner or self._is_virtual(path):
+            raise oops(errno.EBUSY)
+        return found
+
+    def _below(self, path: str) -> set[str]:
+        """Return what has to be in a folder because a place lies there, or below it."""
+        parts = tuple(part for part in path.split("/") if part)
+        if parts[:1] == ("workspace",) and len(parts) > 1 and parts[1] in ("input", "output"):
+            parts = parts[1:]
+        deeper = len(parts)
+        return {other[deeper] for other in self._places if len(other) > deeper and other[:deeper] == parts}
+
+    def _is_virtual(self, path: str) -> bool:
+        return bool(self._below(path))
+
+    def _names(self, path: str) -> set[str]:
+        found = self._at(path)
+        below = self._below(path)
+        if found is None:
+            if not below:
+                raise oops(errno.ENOENT)
+            return below
+        place, inner = found
+        if place.is_file:
+            raise oops(errno.ENOTDIR)
+        if below and not place.folder.is_folder(inner):
+            return below
+        return place.folder.names(inner) | below
+
+    def _status(self, path: str) -> os.stat_result:
+        found = self._at(path)
+        if found is not None:
+            place, inner = found
+            try:
+                return place.folder.status(inner)
+            except OSError as error:
+                if error.errno != errno.ENOENT or not self._is_virtual(path):
+                    raise
+        elif not self._is_virtual(path):
+            raise oops(errno.ENOENT)
+        return self._workspace.status(".")  # a folder that is there only for what lies below it
+
+    def _mode(self, path: str) -> int | None:
+        try:
+            return self._status(path).st_mode
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
+
+    # How much
+
+    def _put(self, path: str, data: bytes, *, append: bool) -> None:
+        place, inner = self._at_file(path)
+        before = self._size(place, inner)
+        after = before + len(data) if append else len(data)
+        if after > self._limits.file_mib * _MIB:
+            raise oops(errno.EFBIG)
+        if place.bounded and after > before:
+            if self._used is None:
+                self._used = self._workspace.size()
+            if self._used + after - before > self._limits.workspace_mib * _MIB:
+                raise oops(errno.ENOSPC)
+        place.folder.write(inner, data, append=append)
+        self._grown(place, after - before)
+
+    def _at_file(self, path: str) -> tuple[Place, str]:
+        found = self._at(path)
+        if found is not None and found[0].is_file:
+            if not found[0].writable:
+                raise oops(errno.EROFS)
+            return found
+        if self._is_dir(path):
+            raise oops(errno.EISDIR)
+        return self._changed(path)
+
+    def _size(self, place: Place, inner: str) -> int:
+        try:
+            status = place.folder.status(inner)
+        except OSError:
+            return 0
+        return status.st_size if stat_modes.S_ISREG(status.st_mode) else 0
+
+    def _grown(self, place: Place, by: int) -> None:
+        if place.bounded and self._used is not None:
+            self._used += by
+
+
+_METHODS: Final = {
+    "Path.exists": Files._exists,
+    "Path.is_file": Files._is_file,
+    "Path.is_dir": Files._is_dir,
+    "Path.is_symlink": Files._is_symlink,
+    "open": Files._open,
+    "Path.read_text": Files._read_text,
+    "Path.read_bytes": Files._read_bytes,
+    "Path.write_text": Files._write_text,
+    "Path.write_bytes": Files._write_bytes,
+    "Path.append_text": Files._append_text,
+    "Path.append_bytes": Files._append_bytes,
+    "Path.mkdir": Files._mkdir,
+    "Path.unlink": Files._unlink,
+    "Path.rmdir": Files._rmdir,
+    "Path.rename": Files._rename,
+    "Path.iterdir": Files._iterdir,
+    "Path.scan": Files._scan,
+    "Path.stat": Files._stat,
+    "Path.resolve": Files._same,
+    "Path.absolute": Files._same,
+}

@@ -1,0 +1,211 @@
+"""`http_request`: how programs reach the policy's domains. Every request goes through the sandbox's egress proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import h11
+
+from actbox.core.events import NetworkRequest
+from actbox.core.policy import Policy
+from actbox.sandbox.egress.allotment import Allotment
+from actbox.sandbox.egress.conversation import Place
+from actbox.sandbox.egress.proxy import EgressProxy
+from actbox.sandbox.egress.rules import DEFAULT_PORTS, Scheme
+from actbox.sandbox.egress.upstream import Upstream
+
+NAME: Final = "http_request"
+STUB: Final = """
+class HttpResponse(TypedDict):
+    status: int
+    headers: dict[str, str]
+    text: str
+    content: bytes
+
+
+{define} http_request(
+    url: str,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    body: str | bytes | None = None,
+) -> HttpResponse: ...
+"""
+"""What programs see of it; `{define}` is `def` or `async def`."""
+
+_PARAMETERS = ("url", "method", "headers", "body")
+_READ_BYTES = 64 * 1024
+
+_told: ContextVar[list[NetworkRequest]] = ContextVar("actbox_monty_told")
+"""What the proxy has told of the request that is made in this context."""
+
+
+class Requests:
+    """The way out of one program. `tell` gets every request, when it is over."""
+
+    def __init__(self, proxy: EgressProxy, tell: Callable[[NetworkRequest], None], most_bytes: int) -> None:
+        self._tell = tell
+        self._proxy = proxy
+        self._most_bytes = most_bytes
+        self._allotment: Allotment = proxy.allot(self._heard)
+
+    async def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a request with the arguments of `http_request`, and return what the program gets.
+
+        Redirects are answers like any other. Raises `TypeError` and `ValueError` for arguments that make no sense,
+        `PermissionError` with a sentence for what the policy refuses, and `OSError` where the host cannot be reached or
+        its answer has more than `Limits.message_bytes`.
+        """
+        url, method, headers, body = _arguments(args, kwargs)
+        scheme, host, port, target = _parts(url)
+        given = [(name, value) for name, value in headers.items() if name.lower() not in ("host", "content-length")]
+        literal = f"[{host}]" if ":" in host else host
+        given.append(("Host", literal if port == DEFAULT_PORTS[scheme] else f"{literal}:{port}"))
+        if body or method in ("POST", "PUT", "PATCH"):
+            given.append(("Content-Length", str(len(body))))
+        try:
+            request = h11.Request(method=method, target=target, headers=[*given, ("Connection", "close")])
+        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+            raise ValueError(f"the request cannot be sent: {error}") from None
+        told: list[NetworkRequest] = []
+        mark = _told.set(told)
+        ours, theirs = socket.socketpair()
+        try:
+            serving = asyncio.create_task(
+                self._proxy.serve_own(theirs, Place(scheme, host, port), self._allotment), name="actbox-http-request"
+            )
+        finally:
+            _told.reset(mark)
+        try:
+            response = await self._exchange(ours, request, body)
+            await serving  # which tells of the request last
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([serving])
+        _refuse(told)
+        if response is None:
+            raise OSError(f"{host}:{port} closed the connection in the middle of its answer")
+        return response
+
+    def close(self) -> None:
+        """Tell of what has not been told."""
+        self._allotment.tell_rest()
+
+    async def _exchange(self, sock: socket.socket, request: h11.Request, body: bytes) -> dict[str, Any] | None:
+        http = h11.Connection(h11.CLIENT)
+        reader, writer = await asyncio.open_connection(sock=sock)
+        try:
+            # A host that refuses may answer before it has all of the body.
+            with contextlib.suppress(ConnectionError):
+                writer.write(b"".join(filter(None, (http.send(request), body and http.send(h11.Data(data=body))))))
+                writer.write(http.send(h11.EndOfMessage()) or b"")
+                await writer.drain()
+            return await self._response(http, reader)
+        except (ConnectionError, h11.RemoteProtocolError):
+            return None
+        finally:
+            writer.transport.abort()
+
+    async def _response(self, http: h11.Connection, reader: asyncio.StreamReader) -> dict[str, Any] | None:
+        response: h11.Response | None = None
+        content = bytearray()
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await reader.read(_READ_BYTES))
+            elif isinstance(event, h11.Response):
+                response = event
+            elif isinstance(event, h11.Data):
+                content += event.data
+                if len(content) > self._most_bytes:
+                    raise OSError(f"the answer has more than {self._most_bytes:,} bytes, which a message may have")
+            elif isinstance(event, h11.EndOfMessage):
+                return None if response is None else _shown(response, bytes(content))
+            elif isinstance(event, h11.ConnectionClosed):
+                return None
+
+    def _heard(self, event: NetworkRequest) -> None:
+        _told.get([]).append(event)
+        self._tell(event)
+
+
+def make_proxy(policy: Policy, upstream: Upstream | None) -> EgressProxy:
+    """Return the proxy of a sandbox with this policy."""
+    return EgressProxy(policy.domains, policy.secrets, upstream or Upstream())
+
+
+def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, str, dict[str, str], bytes]:
+    if len(args) > len(_PARAMETERS):
+        raise TypeError(f"{NAME}() takes at most {len(_PARAMETERS)} arguments, not {len(args)}")
+    given = dict(zip(_PARAMETERS, args, strict=False))
+    for name, value in kwargs.items():
+        if name not in _PARAMETERS or name in given:
+            what = "got two values for" if name in given else "has no argument"
+            raise TypeError(f"{NAME}() {what} {name!r}; it takes {', '.join(_PARAMETERS)}")
+        given[name] = value
+    url, method, headers, body = (given.get(name) for name in _PARAMETERS)
+    if not isinstance(url, str):
+        raise TypeError(f"{NAME}() takes a URL first, as text")
+    if not isinstance(method, (str, type(None))) or not isinstance(body, (str, bytes, type(None))):
+        raise TypeError(f"{NAME}() takes the method as text, and the body as text or bytes")
+    if not isinstance(headers, (dict, type(None))):
+        raise TypeError(f"{NAME}() takes headers as a dict of texts")
+    if not all(isinstance(text, str) for header in (headers or {}).items() for text in header):
+        raise TypeError(f"{NAME}() takes headers as a dict of texts")
+    content = body.encode("utf-8") if isinstance(body, str) else body or b""
+    return url, (method or "GET").upper(), dict(headers or {}), content
+
+
+def _parts(url: str) -> tuple[Scheme, str, int, str]:
+    """Return scheme, host, port and target of a URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no URL: {error}") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"{url!r} is no URL such as 'https://example.com/path'")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a URL with a user name or a password is not sent; give what is needed as a header")
+    scheme: Scheme = "https" if parts.scheme == "https" else "http"
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        name = host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise ValueError(f"{url!r} is no URL: {error}") from None
+    return scheme, name, DEFAULT_PORTS[scheme] if port is None else port, target
+
+
+def _refuse(told: list[NetworkRequest]) -> None:
+    """Raise where the proxy said that the request was refused, or that the host cannot be reached."""
+    for event in told:
+        if event.decision == "refused":
+            raise PermissionError(event.reason)
+        if event.reason:
+            raise OSError(event.reason)
+
+
+def _shown(response: h11.Response, content: bytes) -> dict[str, Any]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in response.headers:
+        name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    try:
+        text = content.decode(_charset(headers.get("content-type", "")), "replace")
+    except (LookupError, ValueError):  # one that Python does not know
+        text = content.decode("utf-8", "replace")
+    return {"status": response.status_code, "headers": headers, "text": text, "content": content}
+
+
+def _charset(content_type: str) -> str:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return value.strip(" \"'") or "utf-8"
+    return "utf-8"

@@ -1,0 +1,209 @@
+"""From what the library says of a failed program to an error that a model can act on."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import signal
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from actbox.core.counted import counted
+from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.limits import Limits
+from actbox.sandbox.embedded import Outcome
+from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+from actbox.tools.problems import suggestion
+
+from .library import Failed, IllTyped, Lost
+
+_KILLED: Final = 137
+_MAX_MESSAGE = 20_000
+_MAX_TRACEBACK = 50_000
+_FILE = re.compile(r'^(  File )"<python-input-(\d+)>"', re.MULTILINE)
+_FINDING = re.compile(r"^.*?:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_NO_ATTRIBUTE = re.compile(r"(module )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
+_NO_NAME = re.compile(r"name '(\w+)' is not defined")
+_NOT_YET = re.compile(r"(not|n't) yet support|not supported in this environment|mode is not supported")
+_INSTEAD = "; write it otherwise, or run the program in the linux engine, which is full CPython"
+
+
+def failed(
+    error: Failed,
+    names: Mapping[int, str],
+    current: int,
+    limits: Limits,
+    refusals: Mapping[str, bool],
+    functions: Collection[str],
+) -> Outcome:
+    """Return what a program came to that failed.
+
+    `names` are those of the interpreter's programs, `current` which it is. `refusals` are the messages of its failed
+    tool calls, and whether approval was refused; `functions` what the program could call.
+    """
+    type_, message = error.type, error.message
+    refused = refusals.get(message) if type_ == "RuntimeError" else None
+    if refused is not None:
+        type_ = "ToolError"
+    lines = [frame.line for frame in error.frames if frame.feed == current]
+    info = ErrorInfo(
+        kind=ErrorKind.RUNTIME,
+        type=type_,
+        message=_cut(message, _MAX_MESSAGE),
+        line=lines[-1] if lines else None,
+        traceback=_cut(_traceback(error, names, type_), _MAX_TRACEBACK),
+    )
+    if error.is_syntax:
+        hint = f"correct line {info.line} and send the whole program again" if info.line else "correct it"
+        return _one(replace(info, kind=ErrorKind.SYNTAX, hint=hint))
+    if refused is not None:
+        hint = (
+            "the call was refused approval; do not try it again unless asked to, go on without it"
+            if refused
+            else "correct the call, or catch ToolError and go on without it"
+        )
+        return _one(replace(info, kind=ErrorKind.TOOL, hint=hint))
+    if type_ == "SystemExit":
+        return _exit(info)
+    if (limited := _limited(info, limits)) is not None:
+        return limited
+    return _one(_classified(info, functions))
+
+
+def ill_typed(error: IllTyped) -> Outcome:
+    """Return what a program came to that the check of types refused."""
+    findings = [(int(line), rule, words) for line, _, rule, words in _FINDING.findall(str(error))]
+    line = findings[0][0] if findings else None
+    if any(rule == "invalid-syntax" for _, rule, _ in findings):
+        line, _, words = next(finding for finding in findings if finding[1] == "invalid-syntax")
+        hint = f"correct line {line} and send the whole program again"
+        return _one(ErrorInfo(kind=ErrorKind.SYNTAX, type="SyntaxError", message=words, line=line, hint=hint))
+    said = "; ".join(f"line {line}: {words} [{rule}]" for line, rule, words in findings) or str(error)
+    return _one(
+        ErrorInfo(
+            kind=ErrorKind.TYPE,
+            message=_cut(said, _MAX_MESSAGE),
+            line=line,
+            traceback=_cut(str(error), _MAX_TRACEBACK),
+            hint="the program did not begin; correct these lines and send the whole program again",
+        )
+    )
+
+
+def lost(error: Lost) -> Outcome:
+    """Return what a program came to whose interpreter is gone."""
+    if not error.signal:
+        info = ErrorInfo(kind=ErrorKind.SANDBOX, message=f"the interpreter failed: {error}")
+        return Outcome(exit_code=EXIT_SANDBOX_FAILED, error=info)
+    try:
+        name = signal.Signals(error.signal).name
+    except ValueError:
+        name = f"signal {error.signal}"
+    message = f"the interpreter was ended by {name} while it ran the program"
+    hint = f"the program is too much for the interpreter{_INSTEAD}"
+    info = ErrorInfo(kind=ErrorKind.CRASH, type=name, message=message, hint=hint)
+    return Outcome(exit_code=128 + error.signal, error=info)
+
+
+def unsupported(message: str, hint: str) -> Outcome:
+    """Return what a program comes to that this engine does not take."""
+    return _one(ErrorInfo(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint))
+
+
+def _one(info: ErrorInfo) -> Outcome:
+    return Outcome(exit_code=1, error=info)
+
+
+def _exit(info: ErrorInfo) -> Outcome:
+    if not info.message:
+        return Outcome()
+    code = int(info.message) & 0xFF if info.message.lstrip("-").isdecimal() else 1
+    if code == 0:
+        return Outcome()
+    info = replace(info, kind=ErrorKind.EXIT, message=f"the program ended itself with exit code {code}")
+    return Outcome(exit_code=code, error=info)
+
+
+def _limited(info: ErrorInfo, limits: Limits) -> Outcome | None:
+    if info.type == "TimeoutError" and info.message.startswith("feed time limit exceeded"):
+        message = f"the program used more than {counted(float(limits.cpu_seconds), 'second')} of processor time"
+        hint = "use a faster algorithm, or run it in the linux engine, whose CPython is faster and has NumPy"
+        info = replace(info, kind=ErrorKind.TIMEOUT, type="", message=message, limit="cpu_seconds", hint=hint)
+        return Outcome(exit_code=EXIT_TIMEOUT, error=info)
+    if info.type == "MemoryError" and ("memory limit" in info.message or not info.message):
+        message = f"the program used more than {limits.memory_mib} MiB of memory"
+        hint = "work on less at a time"
+        info = replace(info, kind=ErrorKind.MEMORY, message=message, limit="memory_mib", hint=hint)
+        return Outcome(exit_code=_KILLED, error=info)
+    return None
+
+
+def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
+    missing = _NO_MODULE.match(info.message) if info.type == "ModuleNotFoundError" else None
+    if missing is not None:
+        whose = "Python's standard library" if missing[1].partition(".")[0] in sys.stdlib_module_names else "packages"
+        hint = f"the monty engine has no module {missing[1]}; the linux engine has {whose}"
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+    if info.type == "ImportError" or info.type == "NotImplementedError" or _NOT_YET.search(info.message):
+        hint = f"the monty engine runs a part of Python, which has not this{_INSTEAD}"
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+    if info.type == "RuntimeError" and info.message.startswith("Internal error in monty"):
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=f"the monty engine has a fault here{_INSTEAD}")
+    attribute = _NO_ATTRIBUTE.match(info.message) if info.type == "AttributeError" else None
+    if attribute is not None and _python_has(attribute[2], attribute[3], is_module=bool(attribute[1])):
+        hint = f"the monty engine's {attribute[2]} has no {attribute[3]}{_INSTEAD}"
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+    name = _NO_NAME.match(info.message) if info.type == "NameError" else None
+    if name is not None:
+        return _no_name(info, name[1], functions)
+    if info.type == "OSError" and info.message.startswith("[Errno 28]"):
+        hint = "write less, or remove files that are no longer needed"
+        return replace(info, kind=ErrorKind.DISK, limit="workspace_mib", hint=hint)
+    if info.type == "OSError" and info.message.startswith("[Errno 27]"):
+        return replace(info, kind=ErrorKind.DISK, limit="file_mib", hint="write smaller files")
+    if info.message.startswith(("[Errno 30]", "[Errno 13]")):
+        return replace(info, kind=ErrorKind.POLICY, hint="the sandbox does not allow this; write below /workspace only")
+    if info.type == "PermissionError" and info.message.startswith("Refused by the network policy"):
+        return replace(info, kind=ErrorKind.NETWORK, hint=info.message)
+    if info.type == "RecursionError":
+        return replace(info, hint="calls are nested too deeply; use a loop")
+    return info
+
+
+def _no_name(info: ErrorInfo, name: str, functions: Collection[str]) -> ErrorInfo:
+    if hasattr(builtins, name) or name in ("exit", "quit"):
+        hint = f"the monty engine has no {name}(){_INSTEAD}"
+        if name == "input":
+            hint = "nobody is there to type: put the values into the program, or pass them as inputs"
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+    if name == "http_request":
+        return replace(info, kind=ErrorKind.NETWORK, hint="this sandbox has no network; use the tools or the files")
+    meant = suggestion(name, functions)
+    return replace(info, hint=f"there is a tool named {meant}" if meant else "")
+
+
+def _python_has(owner: str, name: str, *, is_module: bool) -> bool:
+    """Return whether CPython has this; nothing is imported to know it."""
+    if not is_module:
+        return hasattr(getattr(builtins, owner, None), name) or owner.startswith("_io.")
+    return owner in sys.stdlib_module_names and hasattr(sys.modules.get(owner), name)
+
+
+def _traceback(error: Failed, names: Mapping[int, str], type_: str) -> str:
+    def named(found: re.Match[str]) -> str:
+        return f'{found[1]}"{names.get(int(found[2]), "program.py")}"'
+
+    text = _FILE.sub(named, error.text)
+    if type_ != error.type:  # the last line is its own
+        start = text.rfind(f"{error.type}: {error.message}")
+        text = text[:start] + type_ + text[start + len(error.type) :] if start >= 0 else text
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
