@@ -191,6 +191,8 @@ class EmbeddedRun:
             said = kept.decode("utf-8", "ignore" if is_over else "strict")
             if said:
                 self._parts[stream].append(said)
+        if self._queue is None and not is_over:
+            return  # nobody listens, and the event loop need not be woken
         if threading.get_ident() == self._loop_thread:
             self._said(stream, said, is_over)
         else:

@@ -11,6 +11,21 @@ from actbox.tools import Toolset, stubs
 
 from . import http
 
+# What the interpreter has and the library's check does not know of.
+_BUILTINS = """\
+from typing import Any, TypedDict
+
+ToolError = RuntimeError
+class FileNotFoundError(OSError): ...
+class PermissionError(OSError): ...
+def open(file: Any, mode: str = "r", **options: Any) -> Any: ...
+def map(function: Any, *iterables: Any) -> Any: ...
+def filter(function: Any, iterable: Any) -> Any: ...
+def getattr(object: Any, name: str, *default: Any) -> Any: ...
+def hasattr(object: Any, name: str) -> bool: ...
+def setattr(object: Any, name: str, value: Any) -> None: ...
+def format(value: Any, spec: str = "") -> str: ...
+"""
 _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _MAY_AWAIT = re.compile(r"\bawait\b|\basync\b")
 # More source than this is not looked at closer: that it says `await` is taken for an answer.
@@ -36,7 +51,7 @@ def awaits(source: str) -> bool:
 def declarations(program: Program, toolset: Toolset, *, awaited: bool, network: bool, more: str) -> str:
     """Return Python that declares what a program has beside its own: tools, inputs, and `more`."""
     define = "async def" if awaited else "def"
-    parts = ["from typing import Any, TypedDict", "ToolError = RuntimeError"]
+    parts = [_BUILTINS]
     if len(toolset):
         parts.append(stubs(toolset, awaitable=awaited))
         parts.append(f"{define} call_tool(name: str, /, **arguments: Any) -> Any: ...")

@@ -12,7 +12,7 @@ from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
 
 from . import outcome
 from .declared import awaits, declarations
-from .evaluating import Evaluating, in_turn
+from .evaluating import NO_PROGRAM, Evaluating, in_turn
 from .files import Files
 from .folders import HostFolder
 from .library import Failed, IllTyped, Interpreter, Lost, Settings, Workers
@@ -131,7 +131,7 @@ class MontyState(State):
             requests = Requests(sandbox._proxy, evaluation.calls.tell, evaluation.limits.message_bytes)
         evaluating = Evaluating(
             evaluation,
-            self._files_of(evaluation),
+            lambda: self._files_of(evaluation),
             requests,
             self._names,
             awaited=awaited,
@@ -159,13 +159,14 @@ class MontyState(State):
             files[2].close()
 
     async def copy(self) -> State:
-        dumped = self._dumped
+        dumped, names = self._dumped, dict(self._names)
         if self._interpreter is not None:
             try:
                 dumped = await in_turn(self._interpreter, self._interpreter.dump)
             except Lost as error:
                 raise CannotFork(f"the session has ended: {error}") from None
-        copied = MontyState(self._sandbox, keep=True, dumped=dumped, names=dict(self._names))
+            names[len(names)] = NO_PROGRAM  # which seeds the random generator anew
+        copied = MontyState(self._sandbox, keep=True, dumped=dumped, names=names)
         copied._declared = self._declared
         return copied
 

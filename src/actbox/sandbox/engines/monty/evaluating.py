@@ -7,17 +7,19 @@ tool calls, pauses and requests are answered here, between two turns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 from actbox.core.errors import ToolError
+from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
 from actbox.tools.threads import ThreadPool
 
 from . import outcome
-from .files import Files
+from .files import Files, is_served
 from .http import NAME as HTTP_REQUEST
 from .http import Requests
 from .library import (
@@ -43,6 +45,9 @@ _turns = ThreadPool(limit=1024)
 TOOL_ERROR: Final = "ToolError = RuntimeError"
 """What a program is preceded by that names `ToolError`: the interpreter lets nobody derive an exception."""
 
+NO_PROGRAM: Final = ""
+"""The name of what was fed that is no program."""
+
 _NAMES_TOOL_ERROR = re.compile(r"\bToolError\b")
 _SLEEPS = ("system.sleep", "system.async_sleep", "time.sleep", "asyncio.sleep")
 _MOST_RANDOM_BYTES = 2**20
@@ -51,14 +56,14 @@ _MOST_UNDER_WAY = 1024
 
 async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
     """Do something with an interpreter in a thread; when the caller is cancelled, the interpreter is ended first."""
-    doing = asyncio.ensure_future(_turns.run(turn))
     try:
-        return await asyncio.shield(doing)
+        return await _turns.run(turn)
     except asyncio.CancelledError:
         interpreter.kill()
-        await asyncio.wait([doing])
-        if not doing.cancelled():
-            doing.exception()  # that it was ended
+        ending = asyncio.ensure_future(run_blocking(interpreter.wait))
+        while not ending.done():  # also for a caller that is cancelled twice
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(ending)
         raise
 
 
@@ -68,7 +73,7 @@ class Evaluating:
     def __init__(
         self,
         evaluation: Evaluation,
-        files: Files,
+        files: Callable[[], Files],
         requests: Requests | None,
         names: dict[int, str],
         *,
@@ -76,7 +81,7 @@ class Evaluating:
         checked: bool,
         keep: bool,
     ) -> None:
-        """`keep` says that the interpreter is not given back at the end, since others come after."""
+        """`files` is called in a turn, at the first file that is asked for. `keep` says that the interpreter is not given back at the end, since others come after."""
         self._evaluation = evaluation
         self._files = files
         self._requests = requests
@@ -129,8 +134,8 @@ class Evaluating:
         program = self._evaluation.program
         if _NAMES_TOOL_ERROR.search(program.code):
             interpreter.feed(TOOL_ERROR, {}, self._evaluation.say, None, checked=False)
-            self._names[len(self._names)] = "ToolError"
-        self._names[len(self._names)] = program.name
+            self._names[len(self._names)] = NO_PROGRAM
+        self._names[len(self._names)] = _unique(program.name, self._names.values())
         step = interpreter.feed(
             program.code or "\n", program.inputs, self._evaluation.say, "/workspace", checked=self._checked
         )
@@ -162,10 +167,10 @@ class Evaluating:
             if size > _MOST_RANDOM_BYTES:
                 return Answer(error=ValueError(f"os.urandom() gives at most {_MOST_RANDOM_BYTES:,} bytes here"))
             return Answer(os.urandom(size))
-        if not self._files.is_served(asked.function):
+        if not is_served(asked.function):
             return None
         try:
-            return Answer(self._files.serve(asked.function, asked.args, asked.kwargs))
+            return Answer(self._files().serve(asked.function, asked.args, asked.kwargs))
         except (OSError, ValueError) as error:
             return Answer(error=error)
 
@@ -246,6 +251,15 @@ class Evaluating:
         if tool is None or not self._evaluation.toolset.requires(tool) or called.feed != len(self._names) - 1:
             return None
         return self._evaluation.program.code.encode("utf-8", "replace")[: called.offset].count(b"\n") + 1
+
+
+def _unique(name: str, taken: Collection[str]) -> str:
+    """Return a name for a program of a session that no earlier one has, such as `program-2.py`."""
+    stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+    number, unique = 2, name
+    while unique in taken:
+        number, unique = number + 1, f"{stem}-{number}{dot}{suffix}"
+    return unique
 
 
 async def _slept(seconds: Any, *rest: Any) -> Answer:

@@ -54,8 +54,7 @@ class Files:
     def serve(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Do what a program asks of the operating system with a file, and return what it gets.
 
-        Raises `OSError` with the path, `ValueError` (a text that is no UTF-8 is one), and `KeyError` for what is no
-        matter of files.
+        Raises `OSError` with the path, and `ValueError` (a text that is no UTF-8 is one). It must be a matter of files.
         """
         method = _METHODS[function]
         path = posixpath.normpath(path_of(args[0]))
@@ -64,10 +63,6 @@ class Files:
         except OSError as error:
             number = error.errno or errno.EIO
             raise OSError(number, os.strerror(number), path) from None
-
-    def is_served(self, function: str) -> bool:
-        """Return whether this is a matter of files."""
-        return function in _METHODS
 
     # What is asked
 
@@ -295,6 +290,11 @@ class Files:
     def _grown(self, place: Place, by: int) -> None:
         if place.bounded and self._used is not None:
             self._used += by
+
+
+def is_served(function: str) -> bool:
+    """Return whether what a program asks of the operating system is a matter of files."""
+    return function in _METHODS
 
 
 _METHODS: Final = {

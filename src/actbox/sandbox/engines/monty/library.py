@@ -206,6 +206,7 @@ class Interpreter:
         self._snapshot: Any = None
         self._lock = threading.Lock()
         self._in_turn = False
+        self._turn_over = threading.Condition(self._lock)
         self._closed = False
         self.ended = False
         """Whether nothing can be fed any more."""
@@ -270,6 +271,12 @@ class Interpreter:
                 with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                     os.kill(self._pid, _KILL)
 
+    def wait(self) -> None:
+        """Return when no turn is under way."""
+        with self._lock:
+            while self._in_turn:
+                self._turn_over.wait()
+
     def close(self) -> None:
         """Give the worker back, which forgets the session. A second call does nothing."""
         with self._lock:
@@ -317,6 +324,7 @@ class Interpreter:
         finally:
             with self._lock:
                 self._in_turn = False
+                self._turn_over.notify_all()
 
 
 def check_installed() -> None:
