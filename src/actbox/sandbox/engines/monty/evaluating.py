@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Callable, Collection
@@ -52,6 +53,7 @@ _NAMES_TOOL_ERROR = re.compile(r"\bToolError\b")
 _SLEEPS = ("system.sleep", "system.async_sleep", "time.sleep", "asyncio.sleep")
 _MOST_RANDOM_BYTES = 2**20
 _MOST_UNDER_WAY = 1024
+_INTERRUPT_SECONDS = 1.0
 
 
 async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
@@ -100,11 +102,16 @@ class Evaluating:
 
     async def finish(self, interpreter: Interpreter) -> Outcome:
         """Evaluate the program. Raises `Failed`, `IllTyped` and `Lost`, of which `told` makes an outcome."""
+        step: Step | None = None
         try:
             step = await in_turn(interpreter, lambda: self._begin(interpreter))
             while not isinstance(step, Ended):
                 step = await self._go_on(interpreter, step)
             return self._ended(step.value)
+        except asyncio.CancelledError:
+            if self._keep and step is not None and not interpreter.ended:
+                await self._interrupt(interpreter, step)
+            raise
         finally:
             for task in self._under_way.values():
                 task.cancel()
@@ -194,6 +201,22 @@ class Evaluating:
             await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
         self._under_way[step.id] = asyncio.create_task(answering)
         return await self._turn(interpreter, interpreter.later)
+
+    async def _interrupt(self, interpreter: Interpreter, step: Step) -> None:
+        """Raise `KeyboardInterrupt` in a program that waits, so that its session can go on; end it if it goes on."""
+        interrupt = Answer(error=KeyboardInterrupt())
+        if isinstance(step, Awaiting):
+            act = functools.partial(interpreter.settle, dict.fromkeys(step.ids, interrupt))
+        else:
+            act = functools.partial(interpreter.answer, interrupt)
+        try:
+            async with asyncio.timeout(_INTERRUPT_SECONDS):
+                await self._turn(interpreter, act)
+        except Failed:
+            return
+        except (Lost, TimeoutError):
+            pass
+        interpreter.kill()
 
     async def _turn(self, interpreter: Interpreter, act: Callable[[], Step]) -> Step:
         return await in_turn(interpreter, lambda: self._served(interpreter, act()))

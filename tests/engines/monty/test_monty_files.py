@@ -1,0 +1,226 @@
+"""Files of programs in the `monty` engine: the workspace, mounts of each mode, and what keeps them within bounds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, FileMount, Limits, Policy, Program, Sandbox
+
+
+async def value_of(box: Sandbox, code: str | Program) -> object:
+    result = await box.run(code)
+    assert result.success, result.error
+    return result.value
+
+
+async def test_files_go_in_and_artifacts_come_out(box: Sandbox) -> None:
+    code = "text = open('input/a/b.txt').read()\nopen('output/out.txt', 'w').write(text * 2)\nopen('/input/a/b.txt').read()"
+    result = await box.run(Program(code, files={"a/b.txt": "hi\r\n"}))
+    assert result.value == "hi\n"
+    assert [(artifact.name, artifact.data) for artifact in result.artifacts] == [("out.txt", b"hi\nhi\n")]
+
+
+async def test_a_file_is_written_piece_by_piece_and_read_back(box: Sandbox) -> None:
+    code = """\
+import json, os
+from pathlib import Path
+with open('a.txt', 'w') as file:
+    file.write('1\\n')
+    file.write('2\\n3\\n')
+with open('a.txt', 'a') as file:
+    file.write('4')
+Path('b.bin').write_bytes(b'\\xff')
+open('b.bin', 'ab').write(b'\\x00')
+[open('a.txt').readlines(), list(open('b.bin', 'rb').read()), os.path.getsize('a.txt'), Path('a.txt').exists(),
+ Path('/workspace/a.txt').is_file(), Path('.').is_dir(), Path('none').exists()]
+"""
+    assert await value_of(box, code) == [["1\n", "2\n", "3\n", "4"], [255, 0], 7, True, True, True, False]
+
+
+async def test_folders_are_made_listed_walked_and_removed(box: Sandbox) -> None:
+    code = """\
+import os
+from pathlib import Path
+os.makedirs('a/b/c')
+Path('a/b/x.txt').write_text('x')
+os.rename('a/b/x.txt', 'output/y.txt')
+Path('a/b/z.txt').write_text('z')
+walked = [[root, sorted(folders), files] for root, folders, files in os.walk('a')]
+found = [str(path) for path in Path('a').glob('**/*.txt')]
+os.remove('a/b/z.txt')
+os.rmdir('a/b/c')
+[sorted(os.listdir('/')), sorted(os.listdir()), walked, found, os.listdir('a/b'), os.listdir('/output'), os.getcwd()]
+"""
+    assert await value_of(box, code) == [
+        ["input", "output", "workspace"],
+        ["a", "input", "output"],
+        [["a", ["b"], []], ["a/b", ["c"], ["z.txt"]], ["a/b/c", [], []]],
+        ["a/b/z.txt"],
+        [],
+        ["y.txt"],
+        "/workspace",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "type_"),
+    [
+        ("open('none')", "FileNotFoundError"),
+        ("open('/etc/passwd')", "FileNotFoundError"),
+        ("open('../../etc/passwd')", "FileNotFoundError"),
+        ("open('none/a', 'w')", "FileNotFoundError"),
+        ("open('output')", "IsADirectoryError"),
+        ("open('output', 'w')", "IsADirectoryError"),
+        ("open('/etc/new', 'w')", "PermissionError"),
+        ("open('input/a', 'w')", "OSError"),
+        ("open('/input/a', 'w')", "OSError"),
+        ("import os\nos.remove('input')", "OSError"),
+        ("import os\nos.rmdir('output')", "OSError"),
+        ("import os\nos.rmdir('/workspace')", "OSError"),
+        ("import os\nos.mkdir('output')", "FileExistsError"),
+        ("import os\nos.listdir('none')", "FileNotFoundError"),
+        ("open('t', 'wb').write(b'\\xff')\nopen('t').read()", "UnicodeDecodeError"),
+    ],
+)
+async def test_what_cannot_be_done_raises_what_python_raises(box: Sandbox, code: str, type_: str) -> None:
+    error = (await box.run(code)).error
+    assert error is not None and error.type == type_, error
+    assert "/tmp" not in error.message
+
+
+async def test_links_are_not_followed_and_pipes_not_waited_for(box: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "out").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/data", "rw"),))) as mounted:
+        for path in ("/data/link", "/data/out/passwd", "/data/pipe"):
+            for mode in ("r", "w", "a"):
+                error = (await mounted.run(f"open({path!r}, {mode!r}).read()")).error
+                assert error is not None and error.type in ("OSError", "NotADirectoryError", "FileNotFoundError"), error
+    assert "root" in Path("/etc/passwd").read_text()
+
+
+async def test_mounts_are_read_only_writable_or_changed_for_one_run(tmp_path: Path) -> None:
+    for name in ("ro", "rw", "over"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+        (tmp_path / name / "a.txt").write_text(name)
+        (tmp_path / name / "inner/b.txt").write_text("b")
+    (tmp_path / "one.txt").write_text("one")
+    policy = Policy(
+        mounts=(
+            FileMount(tmp_path / "ro", "given"),
+            FileMount(tmp_path / "rw", "/data/rw", "rw"),
+            FileMount(tmp_path / "over", "/over", "overlay"),
+            FileMount(tmp_path / "one.txt", "one.txt"),
+        )
+    )
+    async with actbox.open_sandbox("monty", policy=policy) as box:
+        code = """\
+import os
+def tried(*args):
+    try:
+        return open(*args).write('new')
+    except OSError as error:
+        return str(error)[:10]
+written = [tried('/input/given/a.txt', 'w'), tried('/data/rw/a.txt', 'a'), tried('/over/inner/b.txt', 'a'),
+           tried('/input/one.txt', 'w'), tried('/data/new', 'w')]
+os.remove('/over/a.txt')
+os.makedirs('/over/c/d')
+open('/over/c/d/e.txt', 'w').write('e')
+[written, open('/workspace/input/given/a.txt').read(), open('input/one.txt').read(), open('/data/rw/a.txt').read(),
+ open('/over/inner/b.txt').read(), sorted(os.listdir('/over')), os.listdir('/over/c/d'), os.listdir('/input'),
+ sorted(os.listdir('/')), os.listdir('/data'), os.path.exists('/over/a.txt')]
+"""
+        assert await value_of(box, code) == [
+            ["[Errno 30]", 3, 3, "[Errno 30]", "[Errno 13]"],
+            "ro",
+            "one",
+            "rwnew",
+            "bnew",
+            ["c", "inner"],
+            ["e.txt"],
+            ["given", "one.txt"],
+            ["data", "input", "output", "over", "workspace"],
+            ["rw"],
+            False,
+        ]
+        # What was changed in the overlay is gone with the run, and the host has nothing of it.
+        assert await value_of(box, "import os\n[sorted(os.listdir('/over')), open('/over/inner/b.txt').read()]") == [
+            ["a.txt", "inner"],
+            "b",
+        ]
+    assert (tmp_path / "ro/a.txt").read_text() == "ro"
+    assert (tmp_path / "rw/a.txt").read_text() == "rwnew"
+    assert sorted(os.listdir(tmp_path / "over")) == ["a.txt", "inner"]
+    assert (tmp_path / "one.txt").read_text() == "one"
+
+
+async def test_a_folder_at_input_is_seen_together_with_the_files_that_are_given(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("mounted")
+    (tmp_path / "b.txt").write_text("mounted")
+    async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/input"),))) as box:
+        code = "import os\n[os.listdir('/input'), open('input/a.txt').read(), open('/input/b.txt').read()]"
+        program = Program(code, files={"a.txt": "given"})
+        assert await value_of(box, program) == [["a.txt", "b.txt"], "given", "mounted"]
+        error = (await box.run("open('/input/c', 'w')")).error
+        assert error is not None and error.kind is ErrorKind.POLICY
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+async def test_an_overlay_lasts_as_long_as_its_session(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/over", "overlay"),))) as box:
+        async with box.session() as session:
+            await session.run("import os\nos.remove('/over/a')\nopen('/over/b', 'w').write('b')")
+            assert (await session.run("os.listdir('/over')")).value == ["b"]
+        assert (await box.run("import os\nos.listdir('/over')")).value == ["a"]
+
+
+async def test_a_mount_in_whose_place_something_else_has_come_to_lie_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    box = actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path / "data", "data"),)))
+    (tmp_path / "data").rename(tmp_path / "old")
+    (tmp_path / "data").mkdir()
+    with pytest.raises(actbox.SandboxUnavailable, match="another"):
+        await box.start()
+    (tmp_path / "data").rmdir()
+    with pytest.raises(actbox.SandboxUnavailable, match="cannot be mounted"):
+        await box.start()
+
+
+def test_what_cannot_be_kept_of_a_policy_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(actbox.Unsupported, match="linux"):
+        mount = FileMount(tmp_path, "/data", "overlay", keep_changes=True)
+        actbox.open_sandbox("monty", policy=Policy(mounts=(mount,)))
+
+
+@pytest.mark.parametrize(
+    ("code", "limit"),
+    [
+        ("open('a', 'wb').write(b'x' * 1_500_000)", "file_mib"),
+        ("for n in range(9): open('a', 'ab').write(b'x' * 200_000)", "file_mib"),
+        ("for n in range(9): open(f'output/{n}', 'wb').write(b'x' * 900_000)", "workspace_mib"),
+    ],
+)
+async def test_files_and_the_workspace_have_limits(code: str, limit: str) -> None:
+    async with actbox.open_sandbox("monty", policy=Policy(limits=Limits(file_mib=1, workspace_mib=3))) as box:
+        error = (await box.run(code)).error
+        assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, limit)
+        total = sum(entry.size for entry in await box.list_files(recursive=True) if entry.kind == "file")
+        assert total <= 3 * 2**20
+        # Room that is given back can be used again.
+        code = "import os\nfor n in range(20):\n    open('b', 'wb').write(b'x' * 200_000)\n    os.remove('b')"
+        for entry in await box.list_files():
+            await box.remove_file(entry.path, recursive=True)
+        assert (await box.run(code)).success
+
+
+async def test_artifacts_are_collected_again_when_a_file_changes(box: Sandbox) -> None:
+    assert [a.name for a in (await box.run("open('output/a', 'w').write('1')")).artifacts] == ["a"]
+    assert [a.name for a in (await box.run("1")).artifacts] == []
+    assert [a.name for a in (await box.run("open('output/a', 'a').write('22')")).artifacts] == ["a"]
