@@ -43,8 +43,8 @@ TOOLS = [double, wait, boom]
         ("# await nothing\n'await' and double(1)", 2),
         ("try:\n    boom()\nexcept ToolError as error:\n    said = str(error)\nsaid", "ValueError: bad thing"),
         (
-            "async def f():\n    try:\n        await boom()\n    except ToolError as error:\n        return str(error)\n"
-            "await f()",
+            "async def f():\n    try:\n        await boom()\n    except ToolError as error:\n        return str(error)"
+            "\nawait f()",
             "ValueError: bad thing",
         ),
     ],

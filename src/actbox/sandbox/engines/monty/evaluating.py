@@ -83,7 +83,10 @@ class Evaluating:
         checked: bool,
         keep: bool,
     ) -> None:
-        """`files` is called in a turn, at the first file that is asked for. `keep` says that the interpreter is not given back at the end, since others come after."""
+        """`files` is called in a turn, at the first file that is asked for.
+
+        `keep` says that the interpreter is not given back at the end, since other programs come after.
+        """
         self._evaluation = evaluation
         self._files = files
         self._requests = requests
@@ -98,7 +101,8 @@ class Evaluating:
         if requests is not None:
             self._functions.add(HTTP_REQUEST)
         self._under_way: dict[int, asyncio.Task[Answer]] = {}
-        self._refusals: dict[str, bool] = {}
+        self._failures: dict[str, outcome.Failure] = {}
+        """What was said of calls that failed, and how."""
 
     async def finish(self, interpreter: Interpreter) -> Outcome:
         """Evaluate the program. Raises `Failed`, `IllTyped` and `Lost`, of which `told` makes an outcome."""
@@ -128,7 +132,7 @@ class Evaluating:
             return outcome.ill_typed(error)
         if isinstance(error, Lost):
             return outcome.lost(error)
-        return outcome.failed(error, self._names, current, self._evaluation.limits, self._refusals, self._functions)
+        return outcome.failed(error, self._names, current, self._evaluation.limits, self._failures, self._functions)
 
     def _ended(self, value: Any) -> Outcome:
         most = self._evaluation.limits.message_bytes
@@ -231,6 +235,8 @@ class Evaluating:
             try:
                 return Answer(await self._requests.request(called.args, called.kwargs))
             except (OSError, TypeError, ValueError) as error:
+                if isinstance(error, OSError):
+                    self._failures[str(error)] = "network"
                 return Answer(error=error)
         try:
             name, arguments = self._bound(called)
@@ -241,7 +247,7 @@ class Evaluating:
                 raise ToolError("the arguments are too large, or nested too deeply", tool=name)
             return Answer(await self._evaluation.calls.call(name, arguments, self._line(called, name)))
         except ToolError as error:
-            self._refusals[str(error)] = isinstance(error, CallRefused)
+            self._failures[str(error)] = "refused" if isinstance(error, CallRefused) else "tool"
             return Answer(error=RuntimeError(str(error)))
 
     def _bound(self, called: Called) -> tuple[str, dict[str, Any]]:

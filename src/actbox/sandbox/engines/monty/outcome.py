@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -28,6 +28,18 @@ _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_ATTRIBUTE = re.compile(r"(module )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
 _NOT_YET = re.compile(r"(not|n't) yet support|not supported in this environment|mode is not supported")
+
+Failure = Literal["tool", "refused", "network"]
+"""How a call failed: the tool, an approval that was refused, or a request that was refused or reached nobody."""
+
+_OF_FAILURES: Final[Mapping[Failure, tuple[ErrorKind, str]]] = {
+    "tool": (ErrorKind.TOOL, "correct the call, or catch ToolError and go on without it"),
+    "refused": (
+        ErrorKind.TOOL,
+        "the call was refused approval; do not try it again unless asked to, go on without it",
+    ),
+    "network": (ErrorKind.NETWORK, "only hosts that the policy allows can be reached, and as it allows"),
+}
 _INSTEAD = "; write it otherwise, or run the program in the linux engine, which is full CPython"
 
 
@@ -36,18 +48,21 @@ def failed(
     names: Mapping[int, str],
     current: int,
     limits: Limits,
-    refusals: Mapping[str, bool],
+    failures: Mapping[str, Failure],
     functions: Collection[str],
 ) -> Outcome:
     """Return what a program came to that failed.
 
-    `names` are those of the interpreter's programs, `current` which it is. `refusals` are the messages of its failed
-    tool calls, and whether approval was refused; `functions` what the program could call.
+    `names` are those of the interpreter's programs, `current` which it is. `failures` are what its failed calls said,
+    and `functions` what it could call.
     """
     type_, message = error.type, error.message
-    refused = refusals.get(message) if type_ == "RuntimeError" else None
-    if refused is not None:
-        type_ = "ToolError"
+    failure = failures.get(message)
+    if failure == "network" and type_ not in ("OSError", "PermissionError"):
+        failure = None
+    elif failure in ("tool", "refused"):
+        failure = failure if type_ == "RuntimeError" else None
+        type_ = "ToolError" if failure else type_
     lines = [frame.line for frame in error.frames if frame.feed == current]
     info = ErrorInfo(
         kind=ErrorKind.RUNTIME,
@@ -59,13 +74,9 @@ def failed(
     if error.is_syntax:
         hint = f"correct line {info.line} and send the whole program again" if info.line else "correct it"
         return _one(replace(info, kind=ErrorKind.SYNTAX, hint=hint))
-    if refused is not None:
-        hint = (
-            "the call was refused approval; do not try it again unless asked to, go on without it"
-            if refused
-            else "correct the call, or catch ToolError and go on without it"
-        )
-        return _one(replace(info, kind=ErrorKind.TOOL, hint=hint))
+    if failure is not None:
+        kind, hint = _OF_FAILURES[failure]
+        return _one(replace(info, kind=kind, hint=hint))
     if type_ == "SystemExit":
         return _exit(info)
     if (limited := _limited(info, limits)) is not None:
@@ -166,8 +177,6 @@ def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
         return replace(info, kind=ErrorKind.DISK, limit="file_mib", hint="write smaller files")
     if info.message.startswith(("[Errno 30]", "[Errno 13]")):
         return replace(info, kind=ErrorKind.POLICY, hint="the sandbox does not allow this; write below /workspace only")
-    if info.type == "PermissionError" and info.message.startswith("Refused by the network policy"):
-        return replace(info, kind=ErrorKind.NETWORK, hint=info.message)
     if info.type == "RecursionError":
         return replace(info, hint="calls are nested too deeply; use a loop")
     return info
