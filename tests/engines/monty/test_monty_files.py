@@ -193,10 +193,45 @@ async def test_a_mount_in_whose_place_something_else_has_come_to_lie_is_refused(
         await box.start()
 
 
-def test_what_cannot_be_kept_of_a_policy_is_refused(tmp_path: Path) -> None:
+async def test_changes_of_an_overlay_are_kept_on_request(tmp_path: Path) -> None:
+    for path in ("a", "b", "same", "folder/c", "folder/d"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(path)
+    mount = FileMount(tmp_path, "/over", "overlay", keep_changes=True)
+    code = """\
+import os
+open('/over/a', 'a').write('2')
+os.remove('/over/b')
+open('/over/same', 'a')
+os.rename('/over/folder/c', '/over/folder/e')
+os.makedirs('/over/new/deep')
+open('/over/new/deep/f', 'w').write('f')
+open('/over/gone', 'w')
+os.remove('/over/gone')
+"""
+    expected = [
+        ("removed", "folder/c", None, b"folder/c"),
+        ("removed", "b", None, b"b"),
+        ("changed", "a", b"a2", b"a"),
+        ("added", "folder/e", b"folder/c", None),
+        ("added", "new/deep/f", b"f", None),
+    ]
+    async with actbox.open_sandbox("monty", policy=Policy(mounts=(mount,))) as box:
+        for program in (code, f"{code}1 / 0"):
+            changes = (await box.run(program)).changes
+            assert [(each.kind, each.path, each.data, each.before) for each in changes] == expected
+            assert {each.mount for each in changes} == {"/over"}
+        assert (await box.run("1")).changes == ()
+    few = Policy(mounts=(mount,), limits=Limits(artifacts=2))
+    async with actbox.open_sandbox("monty", policy=few) as box:
+        result = await box.run(code)
+        assert len(result.changes) == 2 and "more than 2 changed files" in result.warnings[0]
+
+
+def test_a_secret_cannot_be_placed_as_a_file() -> None:
     with pytest.raises(actbox.Unsupported, match="linux"):
-        mount = FileMount(tmp_path, "/data", "overlay", keep_changes=True)
-        actbox.open_sandbox("monty", policy=Policy(mounts=(mount,)))
+        secret = actbox.Secret("key", "s3cret-value-1234", as_file=True)
+        actbox.open_sandbox("monty", policy=Policy(secrets=(secret,)))
 
 
 @pytest.mark.parametrize(

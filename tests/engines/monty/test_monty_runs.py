@@ -93,6 +93,7 @@ async def test_a_syntax_error_says_its_line(box: Sandbox) -> None:
         ("globals()", "globals"),
         ("'a'.translate({})", "translate"),
         ("open('a', 'r+')", "update modes"),
+        (f"print({'1, ' * 300})", "255"),
         ("raise SystemExit(3)", "fault"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from actbox.core.changes import FileChange
 from actbox.core.errors import ErrorInfo, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.program import Program
@@ -55,6 +56,7 @@ class Outcome:
     cpu_ms: float = 0.0
     max_rss_bytes: int = 0
     warnings: tuple[str, ...] = ()
+    changes: tuple[FileChange, ...] = ()
 
 
 class State(ABC):

@@ -166,6 +166,7 @@ class EmbeddedRun:
             error=outcome.error,
             artifacts=tuple(artifacts),
             warnings=(*outcome.warnings, *warnings),
+            changes=outcome.changes,
             usage=Usage(
                 wall_ms=round(self._clock.ran_ms, 3),
                 cpu_ms=round(outcome.cpu_ms, 3),

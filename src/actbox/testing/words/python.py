@@ -83,7 +83,7 @@ class Python(Words):
 
     def gathered(self, name: str, calls: list[tuple[str, tuple[Any, ...]]]) -> str:
         made = ", ".join(self.call(tool, *arguments) for tool, arguments in calls)
-        return f"import asyncio\n{name} = list(await asyncio.gather({made}))\n"
+        return f"import asyncio\n{name} = list(await asyncio.gather(*[{made}]))\n"
 
     def write(self, path: str, text: str) -> str:
         if self.level == "subset":
@@ -92,8 +92,10 @@ class Python(Words):
 
     def read(self, path: str) -> str:
         if self.level == "subset":
-            return f"__import__('pathlib').Path({path!r}).read_text()"
+            return f"open({path!r}).read()"
         return f"open({path!r}, encoding='utf-8', newline='').read()"
 
     def variable(self, name: str) -> str:
+        if self.level == "subset":
+            return f"(exec('import os'), os.environ.get({name!r}))[1]"
         return f"__import__('os').environ.get({name!r})"

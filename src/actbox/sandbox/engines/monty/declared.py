@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from typing import Any
 
 from actbox.core.program import Program
@@ -46,6 +47,19 @@ def awaits(source: str) -> bool:
         isinstance(node, _AWAITS) or (isinstance(node, ast.comprehension) and bool(node.is_async))
         for node in ast.walk(tree)
     )
+
+
+def compiles(source: str) -> bool:
+    """Return whether CPython takes a source for a program; what is very long is not looked at."""
+    if len(source) > _MOST_PARSED:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a program had better not do is its own affair
+            compile(source, "program", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return False
+    return True
 
 
 def declarations(program: Program, toolset: Toolset, *, awaited: bool, network: bool, more: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from actbox.core.errors import CannotFork, Unsupported
@@ -15,8 +16,9 @@ from .declared import awaits, declarations
 from .evaluating import NO_PROGRAM, Evaluating, in_turn
 from .files import Files
 from .folders import HostFolder
-from .library import Failed, IllTyped, Interpreter, Lost, Settings, Workers
+from .library import Interpreter, Workers
 from .mounted import Mounted
+from .steps import Failed, IllTyped, Lost, Settings
 from .traits import TRAITS
 
 if TYPE_CHECKING:
@@ -45,9 +47,6 @@ class MontySandbox(EmbeddedSandbox):
     ) -> None:
         """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share workers with."""
         super().__init__(policy)
-        for mount in policy.mounts:
-            if mount.keep_changes:
-                raise Unsupported("the monty engine cannot keep the changes of an overlay; the linux engine can")
         for secret in policy.secrets:
             if secret.as_file:
                 raise Unsupported(f"the monty engine cannot place the secret {secret.name!r} as a file; linux can")
@@ -143,11 +142,17 @@ class MontyState(State):
             settings = self._settings(evaluation, declared)
             interpreter = self._interpreter = Interpreter(sandbox._workers, settings, self._dumped)
         try:
-            return await evaluating.finish(interpreter)
+            return await self._with_changes(await evaluating.finish(interpreter))
         except (Failed, IllTyped, Lost) as error:
             if isinstance(error, Failed) and error.type == "TimeoutError" and "time limit" in error.message:
                 self._lost = True  # the library gives no guarantee of what was interrupted so
-            return evaluating.told(error)
+            return await self._with_changes(evaluating.told(error))
+
+    async def _with_changes(self, outcome: Outcome) -> Outcome:
+        if self._files is None or not any(mount.keep_changes for mount in self._sandbox.policy.mounts):
+            return outcome
+        changes, warnings = await run_blocking(self._files[1].changes)
+        return replace(outcome, changes=changes, warnings=(*outcome.warnings, *warnings))
 
     async def close(self) -> None:
         self._lost = True

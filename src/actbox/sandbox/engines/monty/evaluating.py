@@ -23,19 +23,8 @@ from . import outcome
 from .files import Files, is_served
 from .http import NAME as HTTP_REQUEST
 from .http import Requests
-from .library import (
-    Answer,
-    Asked,
-    Awaiting,
-    Called,
-    Ended,
-    Failed,
-    IllTyped,
-    Interpreter,
-    Lost,
-    Named,
-    Step,
-)
+from .library import Interpreter
+from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, IllTyped, Lost, Named, Step
 from .values import as_json, as_text, is_bounded
 
 T = TypeVar("T")
@@ -132,7 +121,8 @@ class Evaluating:
             return outcome.ill_typed(error)
         if isinstance(error, Lost):
             return outcome.lost(error)
-        return outcome.failed(error, self._names, current, self._evaluation.limits, self._failures, self._functions)
+        limits, source = self._evaluation.limits, self._evaluation.program.code
+        return outcome.failed(error, self._names, current, limits, self._failures, self._functions, source)
 
     def _ended(self, value: Any) -> Outcome:
         most = self._evaluation.limits.message_bytes

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actbox.core.changes import FileChange
 from actbox.core.limits import Limits
 
 from .folders import Folder, LayeredFolder, Part, oops
+from .kept import Kept
 from .library import file_handle, file_status, mode_of, path_of, scan_entry
 
 _MIB = 2**20
@@ -31,6 +33,7 @@ class Place:
     is_file: bool = False
     bounded: bool = False
     """Whether its files count for `Limits.workspace_mib`."""
+    keep_changes: bool = False
 
 
 class Files:
@@ -63,6 +66,14 @@ class Files:
         except OSError as error:
             number = error.errno or errno.EIO
             raise OSError(number, os.strerror(number), path) from None
+
+    def changes(self) -> tuple[tuple[FileChange, ...], tuple[str, ...]]:
+        """Return what was changed in overlays whose changes are kept, and sentences on what was left out."""
+        kept = Kept(self._limits)
+        for place in self._places.values():
+            if place.keep_changes and isinstance(place.folder, LayeredFolder):
+                kept.add("/" + "/".join(place.parts), place.folder)
+        return kept.collected()
 
     # What is asked
 

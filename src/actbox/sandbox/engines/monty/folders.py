@@ -138,9 +138,9 @@ class LayeredFolder(Folder):
     """A folder that looks as if `lower` lay below `upper`: what is changed is changed in `upper` only."""
 
     def __init__(self, upper: Folder, lower: Folder) -> None:
-        self._upper = upper
-        self._lower = lower
-        self._gone: set[str] = set()
+        self.upper = upper
+        self.lower = lower
+        self.gone: set[str] = set()
         """What of the lower folder is not seen any more, nor what is below it."""
 
     def status(self, path: str) -> os.stat_result:
@@ -151,24 +151,24 @@ class LayeredFolder(Folder):
 
     def write(self, path: str, data: bytes, *, append: bool) -> None:
         self._make_parent(path)
-        if append and not _has(self._upper, path) and self._is_below(path):
-            data = self._lower.read(path) + data
+        if append and not _has(self.upper, path) and self._is_below(path):
+            data = self.lower.read(path) + data
         elif self.is_folder(path):
             raise oops(errno.EISDIR)
-        self._upper.write(path, data, append=append)
+        self.upper.write(path, data, append=append)
 
     def names(self, path: str) -> set[str]:
         if not self.is_folder(path):
             raise oops(errno.ENOTDIR if _has(self, path) else errno.ENOENT)
-        upper = self._upper.names(path) if self._upper.is_folder(path) else set()
-        below = self._lower.names(path) if self._is_below(path) and self._lower.is_folder(path) else set()
-        return upper | {name for name in below if _joined(path, name) not in self._gone}
+        upper = self.upper.names(path) if self.upper.is_folder(path) else set()
+        below = self.lower.names(path) if self._is_below(path) and self.lower.is_folder(path) else set()
+        return upper | {name for name in below if _joined(path, name) not in self.gone}
 
     def make(self, path: str) -> None:
         if _has(self, path):
             raise oops(errno.EEXIST)
         self._make_parent(path)
-        self._upper.make(path)
+        self.upper.make(path)
 
     def remove(self, path: str) -> None:
         if self.is_folder(path):
@@ -187,16 +187,16 @@ class LayeredFolder(Folder):
         self._remove(path)
 
     def _holder(self, path: str) -> Folder:
-        if _has(self._upper, path):
-            return self._upper
+        if _has(self.upper, path):
+            return self.upper
         if not self._is_below(path):
             raise oops(errno.ENOENT)
-        return self._lower
+        return self.lower
 
     def _is_below(self, path: str) -> bool:
         """Return whether the lower folder may be asked for a path."""
         parts = path.split("/")
-        return self._gone.isdisjoint("/".join(parts[: end + 1]) for end in range(len(parts)))
+        return self.gone.isdisjoint("/".join(parts[: end + 1]) for end in range(len(parts)))
 
     def _make_parent(self, path: str) -> None:
         parent = path.rpartition("/")[0]
@@ -204,17 +204,17 @@ class LayeredFolder(Folder):
             if not self.is_folder(parent):
                 raise oops(errno.ENOTDIR if _has(self, parent) else errno.ENOENT)
             self._make_parent(parent)
-            if not self._upper.is_folder(parent):
-                self._upper.make(parent)
+            if not self.upper.is_folder(parent):
+                self.upper.make(parent)
 
     def _remove(self, path: str) -> None:
-        in_lower = self._is_below(path) and _has(self._lower, path)
-        if _has(self._upper, path):
-            (self._upper.remove_folder if self._upper.is_folder(path) else self._upper.remove)(path)
+        in_lower = self._is_below(path) and _has(self.lower, path)
+        if _has(self.upper, path):
+            (self.upper.remove_folder if self.upper.is_folder(path) else self.upper.remove)(path)
         elif not in_lower:
             raise oops(errno.ENOENT)
         if in_lower:
-            self._gone.add(path)
+            self.gone.add(path)
 
 
 class Part(Folder):

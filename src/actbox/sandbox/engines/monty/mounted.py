@@ -68,4 +68,5 @@ class Mounted:
         changes = held.enter_context(tempfile.TemporaryDirectory(prefix="actbox-overlay-"))
         upper = Workspace(os.open(changes, _FOLDER), str(mount.mount_path))
         held.callback(upper.close)
-        return Place(parts, LayeredFolder(HostFolder(upper), folder), writable=True, bounded=True)
+        layered = LayeredFolder(HostFolder(upper), folder)
+        return Place(parts, layered, writable=True, bounded=True, keep_changes=mount.keep_changes)

@@ -17,7 +17,8 @@ from actbox.sandbox.embedded import Outcome
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
 from actbox.tools.problems import suggestion
 
-from .library import Failed, IllTyped, Lost
+from .declared import compiles
+from .steps import Failed, IllTyped, Lost
 
 _KILLED: Final = 137
 _MAX_MESSAGE = 20_000
@@ -41,6 +42,7 @@ _OF_FAILURES: Final[Mapping[Failure, tuple[ErrorKind, str]]] = {
     "network": (ErrorKind.NETWORK, "only hosts that the policy allows can be reached, and as it allows"),
 }
 _INSTEAD = "; write it otherwise, or run the program in the linux engine, which is full CPython"
+_NOT_HERE = f"the monty engine runs a part of Python, which has not this{_INSTEAD}"
 
 
 def failed(
@@ -50,11 +52,12 @@ def failed(
     limits: Limits,
     failures: Mapping[str, Failure],
     functions: Collection[str],
+    source: str,
 ) -> Outcome:
     """Return what a program came to that failed.
 
     `names` are those of the interpreter's programs, `current` which it is. `failures` are what its failed calls said,
-    and `functions` what it could call.
+    `functions` what it could call, and `source` is its own.
     """
     type_, message = error.type, error.message
     failure = failures.get(message)
@@ -71,6 +74,8 @@ def failed(
         line=lines[-1] if lines else None,
         traceback=_cut(_traceback(error, names, type_), _MAX_TRACEBACK),
     )
+    if error.is_syntax and compiles(source):
+        return _one(replace(info, kind=ErrorKind.UNSUPPORTED, hint=_NOT_HERE))
     if error.is_syntax:
         hint = f"correct line {info.line} and send the whole program again" if info.line else "correct it"
         return _one(replace(info, kind=ErrorKind.SYNTAX, hint=hint))
@@ -159,8 +164,7 @@ def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
         hint = f"the monty engine has no module {missing[1]}; the linux engine has {whose}"
         return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
     if info.type == "ImportError" or info.type == "NotImplementedError" or _NOT_YET.search(info.message):
-        hint = f"the monty engine runs a part of Python, which has not this{_INSTEAD}"
-        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=_NOT_HERE)
     if info.type == "RuntimeError" and info.message.startswith("Internal error in monty"):
         return replace(info, kind=ErrorKind.UNSUPPORTED, hint=f"the monty engine has a fault here{_INSTEAD}")
     attribute = _NO_ATTRIBUTE.match(info.message) if info.type == "AttributeError" else None
