@@ -41,18 +41,21 @@ class Engine:
         found: EngineCheck = self._imported().check()
         return found
 
-    def open(self, policy: Policy, upstream: Upstream | None, options: Mapping[str, Any]) -> Sandbox:
-        """Return a sandbox. Raises `InvalidValue` for options that the engine does not have."""
-        opener = self._imported().open_engine
-        known = [
+    def options(self) -> list[str]:
+        """Return the names of the engine's own options."""
+        return [
             name
-            for name, parameter in inspect.signature(opener).parameters.items()
+            for name, parameter in inspect.signature(self._imported().open_engine).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         ]
+
+    def open(self, policy: Policy, upstream: Upstream | None, options: Mapping[str, Any]) -> Sandbox:
+        """Return a sandbox. Raises `InvalidValue` for options that the engine does not have."""
+        known = self.options() if options else []
         if unknown := sorted(set(options) - set(known)):
             there_are = f"it has: {', '.join(known)}" if known else "it has none of its own"
             raise InvalidValue(f"the {self.name} engine has no option {unknown[0]!r}; {there_are}")
-        sandbox: Sandbox = opener(policy, upstream, **options)
+        sandbox: Sandbox = self._imported().open_engine(policy, upstream, **options)
         return sandbox
 
     def _imported(self) -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from actbox.core.errors import InvalidValue
 from actbox.core.limits import Limits
@@ -25,19 +25,46 @@ class HyperlightGuest(TypedDict, total=False):
     stack_size: str | None
 
 
-def monty_limits(given: Mapping[str, Any] | None, options: ProviderOptions) -> ProviderOptions:
-    """Return the options with limits by Monty's own names. Raises `InvalidValue` for one that cannot be kept."""
-    if not given:
-        return options
+class MontyGuest(TypedDict, total=False):
+    """How programs are checked before they run: against their tools, and against declarations of your own."""
+
+    type_check: bool
+    type_check_stubs: str
+
+
+MONTY_ABOUT: Final = (
+    "The program is Python, of which there is a part. There is no inheritance (and so no exceptions of your own), no"
+    " `yield`, no `del`, no star import, no sys.exit() and no package. Of the standard library there are: asyncio"
+    " (run, gather, sleep), base64, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, hashlib,"
+    " itertools, json, math, os, pathlib, random, re, sys, time, tomllib, typing. Hosts that are allowed are reached by"
+    ' `http_request(url, method="GET", headers=None, body=None)`, called like the other functions; it returns a dict'
+    " with `status`, `headers`, `text` and `content` (bytes)."
+)
+"""What a model is told of the language, unless `about` says something else."""
+
+_MONTY_LIMITS: Final = {
+    "max_duration_secs": "wall_seconds",
+    "max_feed_duration_secs": "cpu_seconds",
+    "max_memory": "memory_mib",
+    "max_suspensions": "tool_calls",
+}
+
+
+def monty_options(given: Mapping[str, Any] | None, options: ProviderOptions) -> ProviderOptions:
+    """Return the options with what a model is told of Monty, and limits by Monty's own names.
+
+    Raises `InvalidValue` for a limit that cannot be kept.
+    """
     limits = options.get("limits", Limits())
-    for name, value in given.items():
-        if name == "max_duration_secs":
-            limits = replace(limits, wall_seconds=value)
-        elif name == "max_memory":
-            limits = replace(limits, memory_mib=max(1, math.ceil(value / _MIB)))
-        else:
+    for name, value in (given or {}).items():
+        if name not in _MONTY_LIMITS:
             raise InvalidValue(
-                f"resource_limits has {name!r}, which cannot be kept; there are max_duration_secs and max_memory, and"
-                " all others in limits=Limits(…)"
+                f"resource_limits has {name!r}, which cannot be kept; there are {', '.join(_MONTY_LIMITS)}, and all"
+                " others in limits=Limits(…)"
             )
-    return {**options, "limits": limits}
+        limits = replace(limits, **{_MONTY_LIMITS[name]: _mib(value) if name == "max_memory" else value})
+    return {"about": MONTY_ABOUT, **options, "limits": limits}
+
+
+def _mib(count: Any) -> Any:
+    return max(1, math.ceil(count / _MIB)) if isinstance(count, (int, float)) and math.isfinite(count) else count

@@ -9,6 +9,7 @@ from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, open_sandbox
+from actbox.sandbox.registry import TABLE
 
 _ISOLATING = tuple(engine for engine in ENGINES if engine != "process")
 
@@ -23,6 +24,6 @@ def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]
             f"this version of actbox has no engine {engine!r}; it has: {', '.join(_ISOLATING)}. Use"
             " LinuxCodeActProvider or LinuxExecuteCodeTool"
         )
-    if guest:
-        raise Unsupported(f"the engine {engine!r} takes no {', '.join(guest)}: leave it out")
-    return lambda policy: open_sandbox(engine, policy=policy)
+    if unknown := [name for name in guest if name not in TABLE[engine].options()]:
+        raise Unsupported(f"the engine {engine!r} takes no {', '.join(unknown)}: leave it out")
+    return lambda policy: open_sandbox(engine, policy=policy, **guest)

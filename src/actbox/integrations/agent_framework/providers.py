@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, monty_limits
+from .engine_options import HyperlightGuest, MontyGuest, monty_options
 from .provider import EngineProvider
 from .surface import DomainInputs, MountInputs, ProviderOptions, Tools
 
@@ -36,7 +36,7 @@ class WasmCodeActProvider(EngineProvider):
 
 
 class MontyCodeActProvider(EngineProvider):
-    """`execute_code` in the `monty` engine: an interpreter of a part of Python, inside of this process."""
+    """`execute_code` in the `monty` engine: an interpreter of a part of Python, in worker processes."""
 
     ENGINE = "monty"
     DEFAULT_SOURCE_ID = "monty_codeact"
@@ -46,6 +46,8 @@ class MontyCodeActProvider(EngineProvider):
         source_id: str = DEFAULT_SOURCE_ID,
         *,
         resource_limits: Mapping[str, Any] | None = None,
+        type_check: bool = False,
+        type_check_stubs: str = "",
         tools: Tools | Sequence[Tools] | None = None,
         approval_mode: Approval | None = "never_require",
         workspace_root: str | Path | None = None,
@@ -54,7 +56,12 @@ class MontyCodeActProvider(EngineProvider):
         tool_name: str = EXECUTE_CODE,
         **options: Unpack[ProviderOptions],
     ) -> None:
-        """`resource_limits` are Monty's own names for limits: `max_duration_secs`, `max_memory` (bytes)."""
+        """`resource_limits` are limits by Monty's own names.
+
+        They are `max_duration_secs`, `max_feed_duration_secs`, `max_memory` (in bytes) and `max_suspensions` (calls).
+        With `type_check` programs are checked before they run, against their tools and `type_check_stubs`.
+        """
+        self._guest = MontyGuest(type_check=type_check, type_check_stubs=type_check_stubs)
         super().__init__(
             source_id,
             tools=tools,
@@ -63,7 +70,7 @@ class MontyCodeActProvider(EngineProvider):
             file_mounts=file_mounts,
             allowed_domains=allowed_domains,
             tool_name=tool_name,
-            **monty_limits(resource_limits, options),
+            **monty_options(resource_limits, options),
         )
 
 

@@ -15,7 +15,7 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, monty_limits
+from .engine_options import HyperlightGuest, MontyGuest, monty_options
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import Answer
@@ -179,6 +179,8 @@ class MontyExecuteCodeTool(EngineTool):
         self,
         *,
         resource_limits: Mapping[str, Any] | None = None,
+        type_check: bool = False,
+        type_check_stubs: str = "",
         tools: Tools | Sequence[Tools] | None = None,
         approval_mode: Approval | None = "never_require",
         workspace_root: str | Path | None = None,
@@ -188,6 +190,7 @@ class MontyExecuteCodeTool(EngineTool):
         **options: Unpack[ProviderOptions],
     ) -> None:
         """As `MontyCodeActProvider`."""
+        self._guest = MontyGuest(type_check=type_check, type_check_stubs=type_check_stubs)
         super().__init__(
             tools=tools,
             approval_mode=approval_mode,
@@ -195,7 +198,7 @@ class MontyExecuteCodeTool(EngineTool):
             file_mounts=file_mounts,
             allowed_domains=allowed_domains,
             tool_name=tool_name,
-            **monty_limits(resource_limits, options),
+            **monty_options(resource_limits, options),
         )
 
 

@@ -1,6 +1,6 @@
 """The `monty` engine: a part of Python, in pydantic-monty's interpreter.
 
-`engine.py` is the sandbox and its sessions, `evaluating.py` one program from step to step (`steps.py`), `library.py` the
+`engine.py` is the sandbox and its sessions, `evaluating.py` one program step by step (`steps.py`), `library.py` the
 only file that knows the library; `files.py` (with `folders.py`, `mounted.py`, `kept.py`) answers for files, `http.py`
 for the network; `declared.py` is what the check of types is told, `outcome.py` and `values.py` what a result says.
 """
