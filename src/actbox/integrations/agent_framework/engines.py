@@ -17,7 +17,8 @@ _ISOLATING = tuple(engine for engine in ENGINES if engine != "process")
 def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]:
     """Return what opens sandboxes of an engine. `guest` is what a class takes for its engine alone.
 
-    Raises `SandboxUnavailable` for an engine that there is not, and `Unsupported` where it takes no such settings.
+    Raises `SandboxUnavailable` for an engine that there is not, or whose library is missing, `Unsupported` where it
+    takes no such settings, and `InvalidValue` where one makes no sense.
     """
     if engine not in _ISOLATING:
         raise SandboxUnavailable(
@@ -26,4 +27,5 @@ def opener(engine: str, guest: Mapping[str, Any]) -> Callable[[Policy], Sandbox]
         )
     if unknown := [name for name in guest if name not in TABLE[engine].options()]:
         raise Unsupported(f"the engine {engine!r} takes no {', '.join(unknown)}: leave it out")
+    open_sandbox(engine, **guest)  # which says now, and not to the agent's first program, if that cannot be
     return lambda policy: open_sandbox(engine, policy=policy, **guest)

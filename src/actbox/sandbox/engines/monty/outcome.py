@@ -144,17 +144,21 @@ def _exit(info: ErrorInfo) -> Outcome:
 
 
 def _limited(info: ErrorInfo, limits: Limits) -> Outcome | None:
+    """Return what a program came to that went beyond a limit of the interpreter's, in our words for it."""
     if info.type == "TimeoutError" and info.message.startswith("feed time limit exceeded"):
         message = f"the program used more than {counted(float(limits.cpu_seconds), 'second')} of processor time"
         hint = "use a faster algorithm, or run it in the linux engine, whose CPython is faster and has NumPy"
-        info = replace(info, kind=ErrorKind.TIMEOUT, type="", message=message, limit="cpu_seconds", hint=hint)
-        return Outcome(exit_code=EXIT_TIMEOUT, error=info)
-    if info.type == "MemoryError" and ("memory limit" in info.message or not info.message):
+        kind, limit, code = ErrorKind.TIMEOUT, "cpu_seconds", EXIT_TIMEOUT
+    elif info.type == "MemoryError" and ("memory limit" in info.message or not info.message):
         message = f"the program used more than {limits.memory_mib} MiB of memory"
         hint = "work on less at a time"
-        info = replace(info, kind=ErrorKind.MEMORY, message=message, limit="memory_mib", hint=hint)
-        return Outcome(exit_code=_KILLED, error=info)
-    return None
+        kind, limit, code = ErrorKind.MEMORY, "memory_mib", _KILLED
+    else:
+        return None
+    where, found, _ = info.traceback.rpartition(f"{info.type}: {info.message}")
+    text = f"{where}{message}\n" if found and "  File " in where else ""
+    error = ErrorInfo(kind=kind, message=message, line=info.line, traceback=text, hint=hint, limit=limit)
+    return Outcome(exit_code=code, error=error)
 
 
 def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
