@@ -41,6 +41,7 @@ SUBJECTS = (
     "codeact.overhead",
     "codeact.costs",
     "rtfs",
+    "monty",
     "bombs",
     "many",
 )

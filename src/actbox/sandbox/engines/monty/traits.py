@@ -27,6 +27,7 @@ TRAITS: Final = Traits(
         "artifacts": "host",
         "artifact_mib": "host",
     },
+    platforms=("linux", "darwin"),
     network="allowed domains by http_request(), through a proxy; else none",
     domains=True,
     mounts=("ro", "rw", "overlay"),
