@@ -85,6 +85,11 @@ async def test_wall_time_ends_a_program_that_computes_sleeps_or_waits_for_a_tool
         assert result.stdout == "a\n"
 
 
+def test_a_share_of_a_processor_is_refused() -> None:
+    with pytest.raises(actbox.Unsupported, match="linux"):
+        actbox.open_sandbox("monty", policy=Policy(limits=Limits(cpus=0.5)))
+
+
 def workers() -> set[int]:
     found = set()
     for name in os.listdir("/proc"):

@@ -51,6 +51,8 @@ class MontySandbox(EmbeddedSandbox):
         for secret in policy.secrets:
             if secret.as_file:
                 raise Unsupported(f"the monty engine cannot place the secret {secret.name!r} as a file; linux can")
+        if policy.limits.cpus < 1:
+            raise Unsupported("the monty engine cannot give a program less than a processor: Limits.cpus; linux can")
         if policy.domains and sys.platform != "linux":
             raise Unsupported("the monty engine reaches Policy.domains on Linux only, by the egress proxy")
         self._options = {"type_check": type_check, "type_check_stubs": type_check_stubs, "script_name": script_name}

@@ -15,6 +15,7 @@ TRAITS: Final = Traits(
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "evaluator",
+        "cpus": "language",
         "memory_mib": "evaluator",
         "processes": "language",
         "open_files": "language",
@@ -39,6 +40,7 @@ TRAITS: Final = Traits(
         "ToolError is RuntimeError, since programs cannot derive exceptions of their own",
         "a coroutine of a tool begins when it is made, not when it is awaited",
         "a program without a value and one whose value is None look the same",
+        "a program has one thread, so no more than one processor; a share of one is refused",
         "a second of processor time is one in which the interpreter runs, on a busy machine too",
         "what a program changed in overlays is not kept where the host ended it",
         "a program that is ended by force takes its session with it; so does one that runs out of processor time",
