@@ -49,6 +49,11 @@ async def test_a_value_that_would_be_too_large_written_out_is_told_in_short(box:
     assert result.value_text is not None and len(result.value_text) < 200_000
 
 
+async def test_a_value_that_the_library_does_not_send_is_an_error_that_says_what_to_do(box: Sandbox) -> None:
+    error = await error_of(box, "'x' * 300_000_000")
+    assert "exceeds the maximum" in error.message and "summary" in error.hint
+
+
 async def test_output_comes_as_it_goes_and_is_kept_when_the_program_fails(box: Sandbox) -> None:
     first: Output | None = None
     async with asyncio.timeout(20):

@@ -43,6 +43,7 @@ _SLEEPS = ("system.sleep", "system.async_sleep", "time.sleep", "asyncio.sleep")
 _MOST_RANDOM_BYTES = 2**20
 _MOST_UNDER_WAY = 1024
 _INTERRUPT_SECONDS = 1.0
+_MOST_FAILURES = 100
 
 
 async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
@@ -226,7 +227,7 @@ class Evaluating:
                 return Answer(await self._requests.request(called.args, called.kwargs))
             except (OSError, TypeError, ValueError) as error:
                 if isinstance(error, OSError):
-                    self._failures[str(error)] = "network"
+                    self._note(str(error), "network")
                 return Answer(error=error)
         try:
             name, arguments = self._bound(called)
@@ -237,8 +238,15 @@ class Evaluating:
                 raise ToolError("the arguments are too large, or nested too deeply", tool=name)
             return Answer(await self._evaluation.calls.call(name, arguments, self._line(called, name)))
         except ToolError as error:
-            self._failures[str(error)] = "refused" if isinstance(error, CallRefused) else "tool"
+            self._note(str(error), "refused" if isinstance(error, CallRefused) else "tool")
             return Answer(error=RuntimeError(str(error)))
+
+    def _note(self, message: str, failure: outcome.Failure) -> None:
+        """Remember what a call said that failed, in case that the program ends with it; of very many the last."""
+        self._failures.pop(message, None)
+        self._failures[message] = failure
+        if len(self._failures) > _MOST_FAILURES:
+            del self._failures[next(iter(self._failures))]
 
     def _bound(self, called: Called) -> tuple[str, dict[str, Any]]:
         """Return the tool's name, and its arguments by their names."""

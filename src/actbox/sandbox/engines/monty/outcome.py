@@ -28,6 +28,7 @@ _FINDING = re.compile(r"^.*?:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", 
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_ATTRIBUTE = re.compile(r"(module )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
+_TOO_LARGE = re.compile(r"frame of \d+ bytes exceeds the maximum")
 _NOT_YET = re.compile(r"(not|n't) yet support|not supported in this environment|mode is not supported")
 
 Failure = Literal["tool", "refused", "network"]
@@ -185,6 +186,8 @@ def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
         return replace(info, kind=ErrorKind.DISK, limit="file_mib", hint="write smaller files")
     if info.message.startswith(("[Errno 30]", "[Errno 13]")):
         return replace(info, kind=ErrorKind.POLICY, hint="the sandbox does not allow this; write below /workspace only")
+    if _TOO_LARGE.search(info.message):
+        return replace(info, hint="give less at once: a summary, or a file below output/ for what is long")
     if info.type == "RecursionError":
         return replace(info, hint="calls are nested too deeply; use a loop")
     return info
