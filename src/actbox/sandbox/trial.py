@@ -135,6 +135,8 @@ def _judge(trial: _Trial, result: ExecutionResult, received: list[int]) -> tuple
         error is not None and (error.limit == trial.limit or error.kind is ErrorKind.POLICY)
     ):
         return "holds", ""
+    if error is not None and error.kind is ErrorKind.UNSUPPORTED:
+        return "holds", "the engine's language has not what it takes"
     # It ended for some other reason, so nothing is known.
     return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
 

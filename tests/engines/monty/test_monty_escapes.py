@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import actbox
 from actbox import Sandbox
+from actbox.sandbox.trial import try_isolation, try_limits
 
 
 def secret_holder(n: int) -> int:
@@ -92,3 +94,14 @@ async def test_a_message_cannot_pass_for_one_of_ours(box: Sandbox) -> None:
     assert error is not None and error.type == "ValueError" and error.kind.value == "RUNTIME"
     error = (await box.run("raise RuntimeError('boom')")).error
     assert error is not None and error.type == "RuntimeError"
+
+
+async def test_what_the_doctor_tries_holds() -> None:
+    def opened(policy: actbox.Policy) -> Sandbox:
+        return actbox.open_sandbox("monty", policy=policy)
+
+    isolation = await try_isolation(opened)
+    assert {report.limit: report.verdict for report in isolation} == dict.fromkeys(
+        ("host files", "host network", "host processes", "host mounts"), "holds"
+    )
+    assert not [report for report in await try_limits(opened) if report.verdict == "does not hold"]
