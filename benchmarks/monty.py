@@ -13,7 +13,7 @@ from stopwatch import Contender, in_turns
 
 import actbox
 
-# A second interpreter's worth of work at most, beside the library's own face for programs that have an event loop.
+# Beside the library's own face for programs that have an event loop: the other blocks it for as long as a program runs.
 _FRESH = Target(ratios={"pydantic-monty, AsyncMonty": 1 / 1.5})
 _CALLS = 100
 _LIMITS = {"max_suspensions": 1_000_000}
