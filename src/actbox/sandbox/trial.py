@@ -136,7 +136,8 @@ def _judge(trial: _Trial, result: ExecutionResult, received: list[int]) -> tuple
     ):
         return "holds", ""
     if error is not None and error.kind is ErrorKind.UNSUPPORTED:
-        return "holds", "the engine's language has not what it takes"
+        # What cannot be said reaches nothing. That a limit holds which no program could reach is not known by that.
+        return "holds" if trial in _ISOLATION_TRIALS else "unknown", "it cannot be said in the engine's language"
     # It ended for some other reason, so nothing is known.
     return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
 
