@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .budget import COPIED_PER_STEP, Meter
+from .budget import COPIED_PER_STEP
+from .environment import Environment
 from .failures import RtfsError
 from .schemas import Schema, SchemaError, check, parse_schema
 from .shapes import malformed
@@ -20,14 +21,14 @@ def parse(form: Form, structs: Mapping[str, Schema]) -> Schema:
         raise malformed(form, error.message, "a type such as :int, [:vector :string] or [:map [:k :any]]") from None
 
 
-def checker(schema: Schema, what: str, meter: Meter, *, every: bool = False) -> Callable[[Value], Value]:
+def checker(schema: Schema, what: str, environment: Environment, *, every: bool = False) -> Callable[[Value], Value]:
     """Return what gives back a value that fits, and raises TypeValidationError for any other.
 
     `every`: the value is a sequence, and each of its elements must fit.
     """
 
     def checked(value: Value) -> Value:
-        meter.charge(1 + size_of(value) // COPIED_PER_STEP)
+        environment.meter.charge(1 + size_of(value) // COPIED_PER_STEP)
         items = value.items if every and (type(value) is List or type(value) is Vector) else (value,)
         for item in items:
             problem = check(item, schema)

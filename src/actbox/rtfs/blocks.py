@@ -74,10 +74,10 @@ def define(compiler: Compiler, name: str, value: Operand, scope: Scope, cell: in
             return found
 
         return Operand(set_local, 1 + value.cost, 1 + value.depth)
-    values, full = compiler.globals, compiler.module + name
+    environment, full = compiler.environment, compiler.module + name
 
     def set_global(frame: Frame) -> Value:
-        found = values[full] = run(frame)
+        found = environment.globals[full] = run(frame)
         return found
 
     return Operand(set_global, 1 + value.cost, 1 + value.depth)
@@ -93,7 +93,7 @@ def bind(
 ) -> None:
     """Take the value of a slot apart into new names of this block; a mismatch is a TypeError of the program."""
     made = PatternCompiler(
-        compiler.meter,
+        compiler.environment,
         lambda name: declare(scope, name),
         scope.builder.slot,
         lenient=compiler.lenient,
@@ -123,8 +123,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
         slot = builder.slot()
         before.append((value, slot))
         places.append(builder.reserve())
-        # Only now, so that a value sees what its name meant before.
-        inner = Scope(builder, inner)
+        # Only now: the value, compiled already, has seen what its name meant before.
         if isinstance(binding.pattern, Symbol):
             inner.names[binding.pattern.name] = Slot(slot)
         else:

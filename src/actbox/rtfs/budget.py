@@ -17,10 +17,8 @@ from .values import Value, own_size_of, size_of
 
 SLICE = 2048
 """Steps between two looks at the clock: about a millisecond."""
-
-
-STEPS_BETWEEN_LOOKS = 100_000
-"""Steps that functions of the library may spend between two looks at the clock."""
+STEPS_BETWEEN_LOOKS = 10_000
+"""Steps that functions of the library, or the compiler, may spend between two looks at the clock."""
 ENTRIES_PER_STEP = 8
 """Entries of a map that are copied in the time of one step."""
 COPIED_PER_STEP = 64
@@ -31,12 +29,14 @@ COPIED_PER_STEP = 64
 class Budget:
     """What one evaluation may spend. The name of the field that ran out is the error's `limit`.
 
-    `steps`: expressions evaluated, and for functions over long values one step for some elements or bytes. `depth`:
-    function calls that wait for one another, tail calls not counted. `wall_seconds`: time, that of host calls
-    included. `value_bytes`: the size of one value as if nothing in it were shared. `memory_bytes`: all values that
-    are alive at once, somewhat above that between two counts.
+    `forms`: names, literals and brackets of the source, which cost time and memory before anything runs. `steps`:
+    expressions compiled and evaluated, and for functions over long values one step for some elements or bytes.
+    `depth`: function calls that wait for one another, tail calls not counted. `wall_seconds`: time, that of host calls
+    included. `value_bytes`: the size of one value as if nothing in it were shared. `memory_bytes`: all values that are
+    alive at once, somewhat above that between two counts.
     """
 
+    forms: int = 250_000
     steps: int = 20_000_000
     depth: int = 50_000
     wall_seconds: float = 30.0
@@ -53,7 +53,10 @@ class Budget:
 class Meter:
     """Counts what one evaluation spends, and raises `BudgetExhausted` where it is too much."""
 
-    __slots__ = ("_allowance", "_deadline", "_live", "_unlooked", "budget", "steps_left", "value_bytes")
+    __slots__ = (
+        *("_allowance", "_deadline", "_live", "_stopped", "_unlooked"),
+        *("budget", "room", "steps_left", "value_bytes"),
+    )
 
     def __init__(self, budget: Budget, live: Callable[[], int] = lambda: 0) -> None:
         self.value_bytes = budget.value_bytes
@@ -66,15 +69,34 @@ class Meter:
         self.budget = budget
         self.value_bytes = budget.value_bytes
         self.steps_left: int = budget.steps
+        self.room = 0
+        """Steps until the machine looks at the clock, those aside that it has not paid for yet."""
         self._unlooked = 0
+        self._stopped = False
         self._allowance: float = budget.memory_bytes
         self._deadline = time.monotonic() + budget.wall_seconds
+
+    def restrict(self, steps: int, size: int) -> None:
+        """Let a first attempt have no more than these steps, and values no larger than this size."""
+        self.steps_left = min(self.steps_left, steps)
+        self.value_bytes = min(self.value_bytes, size)
+
+    def widen(self, steps: int) -> None:
+        """End an attempt that was given these steps: what it did not spend of the whole budget is left."""
+        spent = min(self.budget.steps, steps) - self.steps_left
+        self.steps_left = self.budget.steps - spent
+        self.value_bytes = self.budget.value_bytes
+
+    def stop(self) -> None:
+        """Let the evaluation end where it next looks at the clock; may be called from any thread."""
+        self._stopped = True
 
     def charge(self, steps: int) -> None:
         """Spend steps before work that is not a single expression's."""
         self.steps_left -= steps
         if self.steps_left < 0:
             raise self.out_of_steps()
+        self.room -= steps
         self._unlooked += steps
         if self._unlooked > STEPS_BETWEEN_LOOKS:
             self.check_time()
@@ -82,6 +104,8 @@ class Meter:
     def check_time(self) -> None:
         """Raise where the wall time is over."""
         self._unlooked = 0
+        if self._stopped:
+            raise BudgetExhausted("wall_seconds", "was stopped")
         if time.monotonic() > self._deadline:
             raise BudgetExhausted("wall_seconds", f"ran longer than {self.budget.wall_seconds:g} seconds")
 

@@ -9,6 +9,7 @@ no operand.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -18,12 +19,13 @@ from .budget import Meter
 from .calls import host_call
 from .code import CALL, EVALUATE, MAX_NESTING, RETURN, TAIL_CALL, Code, Direct, Frame
 from .direct import Operand, constant
+from .environment import Environment
 from .failures import RtfsError
 from .functions import Function
 from .hints import undefined, unset
 from .library import LENIENT, LIBRARY
 from .library.literals import get_by_keyword, make_map, make_vector
-from .macros import MacroExpander
+from .macros import Macro, MacroExpander
 from .mentions import Mentions
 from .quoting import quasiquoted
 from .schemas import Schema
@@ -53,15 +55,28 @@ Part: TypeAlias = tuple[Form, Scope, bool]
 """A form to compile, the scope that it stands in, and whether its value is the function's."""
 Compiling: TypeAlias = Generator[Part, Operand | None, Operand | None]
 
+HOPS_PER_STEP = 16
+"""Blocks around a name that are searched for its meaning in the time of one step."""
 _DEFINERS = frozenset({"def", "defn", "defstruct", "import", "module", "defmacro"})
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerState:
+    """What the programs of an interpreter have defined for later ones, their values aside."""
+
+    defined: set[str]
+    aliases: dict[str, str]
+    structs: dict[str, Schema]
+    macros: dict[str, Macro]
 
 
 class Compiler:
     """Compiles the programs of one interpreter, over its globals. Macros last from one program to the next."""
 
-    def __init__(self, globals_: dict[str, Value], meter: Meter, *, lenient: bool) -> None:
-        self.globals = globals_
+    def __init__(self, environment: Environment, meter: Meter, *, lenient: bool) -> None:
+        self.environment = environment
         self.meter = meter
+        """What compiling itself is paid from."""
         self.lenient = lenient
         self.module = ""
         """The module whose body is compiled, with a slash at its end."""
@@ -75,7 +90,7 @@ class Compiler:
     def program(self, forms: Iterable[Form]) -> list[Code]:
         """Return the code of each form. Raises `ReadError` for a special form that is malformed."""
         forms = list(forms)
-        self._defined |= self.globals.keys()
+        self._defined |= self.environment.globals.keys()
         has_macros = bool(self._macros.names)
         for form in forms:
             for node in walk(form):
@@ -90,6 +105,18 @@ class Compiler:
             expanded = self._macros.expand(form) if has_macros else form
             codes.append(self.top_level(expanded))
         return codes
+
+    def state(self) -> CompilerState:
+        """Return a copy of what programs have left for later ones."""
+        return CompilerState(set(self._defined), dict(self.aliases), dict(self.structs), self._macros.state())
+
+    def restore(self, state: CompilerState) -> None:
+        """Know what was known when this state was copied."""
+        self._defined = set(state.defined)
+        self.aliases = dict(state.aliases)
+        self.structs = dict(state.structs)
+        self._macros.restore(state.macros)
+        self.module = ""
 
     def top_level(self, form: Form) -> Code:
         """Return the code of one form, a function without arguments."""
@@ -147,6 +174,10 @@ class Compiler:
             return constant(form)
         if kind is Context:
             return self._context(form)  # type: ignore[arg-type]
+        if kind is ListForm or kind is VectorForm:
+            self.meter.charge(len(form.items))  # type: ignore[union-attr]
+        elif kind is MapForm:
+            self.meter.charge(len(form.entries))  # type: ignore[union-attr]
         work.append(self._compound(form, scope, tail))
         return None
 
@@ -207,8 +238,12 @@ class Compiler:
             function.check_arity(len(operands))
         except RtfsError as error:
             return self.failing(error, at)
-        call = function.call if function.kind == "plain" else partial(function.call, self.meter)
-        return direct.operator_call(function.name, call, operands, at) or direct.call(call, operands, at)
+        if function.kind == "plain":
+            call = function.call
+            return direct.operator_call(function.name, call, operands, at) or direct.call(call, operands, at)
+        call = direct.with_meter(function.call, self.environment)
+        fast = direct.operator_call(function.name, call, operands, at)
+        return fast or direct.metered_call(function.call, self.environment, operands, at)
 
     def operands(self, forms: Iterable[Form], scope: Scope) -> Generator[Part, Operand | None, list[Operand]]:
         """Compile several forms so that they are evaluated in order: all of them operands, none moved past another."""
@@ -256,6 +291,8 @@ class Compiler:
 
     def symbol(self, form: Symbol, scope: Scope) -> Operand:
         """What a name means here."""
+        if scope.depth >= HOPS_PER_STEP:
+            self.meter.charge(scope.depth // HOPS_PER_STEP)
         found = scope.find(form.name)
         if found is None:
             return self._global(form)
@@ -268,6 +305,7 @@ class Compiler:
             if not slot.boxed:
                 return direct.local(slot.index)
             return self._boxed(lambda frame: frame[slot.index][0], form, slot)
+        self.meter.charge(user.depth - owner.depth)
         index = capture(slot, owner, user)
         if not slot.boxed:
             return direct.captured(index)
@@ -290,13 +328,13 @@ class Compiler:
             known = LENIENT.get(form.name, MISSING)
         if known is not MISSING and name not in self._defined and form.name not in self._defined:
             return constant(known)
-        values = self.globals
+        environment = self.environment
         plain = form.name
 
         def run(_: Frame) -> Value:
-            value = values.get(name, MISSING)
+            value = environment.globals.get(name, MISSING)
             if value is MISSING:
-                value = values.get(plain, known)
+                value = environment.globals.get(plain, known)
                 if value is MISSING:
                     raise undefined(plain).located(form.at)
             return value
@@ -311,8 +349,8 @@ class Compiler:
         return self.aliases.get(name, self.module + name)
 
     def _context(self, form: Context) -> Operand:
-        values, name, text = self.globals, form.name, str(form.own())
-        return Operand(lambda _: values.get(name, text), 1, 1)
+        environment, name, text = self.environment, form.name, str(form.own())
+        return Operand(lambda _: environment.globals.get(name, text), 1, 1)
 
     # Literals
 
@@ -322,7 +360,7 @@ class Compiler:
         operands = yield from self.operands(form.items, scope)
         if all(operand.constant for operand in operands):
             return constant(Vector(tuple(operand.value for operand in operands)))
-        return self.settle(direct.call(partial(make_vector, self.meter), operands, form.at), scope)
+        return self.settle(direct.metered_call(make_vector, self.environment, operands, form.at), scope)
 
     def _map(self, form: MapForm, scope: Scope) -> Compiling:
         for key, _ in form.entries:
@@ -332,7 +370,7 @@ class Compiler:
         operands = yield from self.operands((value for _, value in form.entries), scope)
         if all(operand.constant for operand in operands):
             return constant(Map(dict(zip(keys, (operand.value for operand in operands), strict=True))))
-        return self.settle(direct.call(partial(make_map, self.meter, keys), operands, form.at), scope)
+        return self.settle(direct.metered_call(partial(make_map, keys), self.environment, operands, form.at), scope)
 
     def _annotated(self, form: Annotated, scope: Scope, tail: bool) -> Compiling:
         inner = form.form
@@ -349,4 +387,4 @@ class Compiler:
 
     def check(self, schema: Form, what: str, *, every: bool = False) -> Callable[[Value], Value]:
         """Return what gives back a value of this type (or a sequence of such) and raises for others."""
-        return checker(parse(schema, self.structs), what, self.meter, every=every)
+        return checker(parse(schema, self.structs), what, self.environment, every=every)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .code import MAX_NESTING, Direct, Frame
+from .environment import Environment
 from .failures import RtfsError
 from .syntax import Position
 from .values import INT_MAX, INT_MIN, Value
@@ -117,6 +118,46 @@ def call(function: Callable[..., Value], operands: Sequence[Operand], at: Positi
                 raise error.located(at) from None
 
     return Operand(run, 1 + cost_of(operands), 1 + depth_of(operands))
+
+
+def metered_call(
+    function: Callable[..., Value], environment: Environment, operands: Sequence[Operand], at: Position
+) -> Operand:
+    """Return a call of a Python function that takes the meter before its operands."""
+    runs = tuple(operand.run for operand in operands)
+    run: Direct
+    if len(runs) == 1:
+        (first,) = runs
+
+        def run(frame: Frame) -> Value:
+            try:
+                return function(environment.meter, first(frame))
+            except RtfsError as error:
+                raise error.located(at) from None
+
+    elif len(runs) == 2:
+        first, second = runs
+
+        def run(frame: Frame) -> Value:
+            try:
+                return function(environment.meter, first(frame), second(frame))
+            except RtfsError as error:
+                raise error.located(at) from None
+
+    else:
+
+        def run(frame: Frame) -> Value:
+            try:
+                return function(environment.meter, *[one(frame) for one in runs])
+            except RtfsError as error:
+                raise error.located(at) from None
+
+    return Operand(run, 1 + cost_of(operands), 1 + depth_of(operands))
+
+
+def with_meter(function: Callable[..., Value], environment: Environment) -> Callable[..., Value]:
+    """Return the function as one that is called without the meter."""
+    return lambda *arguments: function(environment.meter, *arguments)
 
 
 def choose(test: Operand, then: Operand, otherwise: Operand) -> Operand:

@@ -40,6 +40,18 @@ class WriteError(ActboxError):
     """A form that source cannot hold, as a symbol with a space in its name, or that is too large to write."""
 
 
+def line_start(source: str, line: int) -> int:
+    """Return the offset at which this line begins, from 1; also quickly where there are millions."""
+    least, most = 0, len(source)
+    while least < most:
+        middle = (least + most) // 2
+        if source.count("\n", 0, middle) < line - 1:
+            least = middle + 1
+        else:
+            most = middle
+    return least
+
+
 def position_of(source: str, offset: int) -> Position:
     """Return where the character at this offset stands; only a line feed ends a line."""
     return Position(source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset))

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from actbox.core.errors import InvalidValue
 
+from .answering import Answering
+from .background import in_background
 from .budget import Budget, Meter
 from .code import Code
 from .compiler import Compiler
-from .conversion import from_json, to_json
-from .errors import ReadError
-from .failures import RtfsError
+from .conversion import from_json
+from .environment import Environment
+from .errors import ReadError, excerpt_of, line_start
+from .failures import BudgetExhausted, RtfsError
 from .hints import add_hint
-from .host import PURE, Host, HostCallFinished, HostCallStarted, HostEvent
+from .host import PURE, Host, HostEvent
 from .library import LIBRARY
 from .liveness import live_bytes
-from .machine import Done, HostRequest, Machine, Paused
+from .machine import PAUSED, Done, HostRequest, Machine, Paused
 from .reader import read
 from .syntax import Form
 from .values import Value
 
 MAX_NESTED_EVALUATIONS = 16
 """Evaluations that may wait for one another, each from within a host call of the one before."""
-HOST_CALL_STEPS = 100
+
+# What is small enough to be evaluated in the event loop itself: all of it together takes a few milliseconds.
+_CHARACTERS_AT_ONCE: Final = 4096
+_STEPS_AT_ONCE: Final = 2000
+_BYTES_AT_ONCE: Final = 64 * 1024
+
+_SECONDS_IN_A_ROW: Final = 0.01
+"""How long an evaluation has a thread before the next one has it."""
 
 _nested: contextvars.ContextVar[int] = contextvars.ContextVar("rtfs_evaluations", default=0)
 
@@ -65,10 +74,10 @@ async def evaluate_async(
     lenient: bool = False,
     on_event: Callable[[HostEvent], None] | None = None,
 ) -> Value:
-    """Do what `evaluate` does, giving way to the event loop every few milliseconds.
+    """Do what `evaluate` does; what takes more than a few milliseconds does so in a thread beside the event loop.
 
-    Cancelling takes effect between two steps, or cancels the host call that the program waits for. The wall time ends
-    such a call as well.
+    The host is called in the event loop. Cancelling takes effect between two steps, or cancels the host call that the
+    program waits for. The wall time ends such a call as well.
     """
     interpreter = Interpreter(bindings=bindings, host=host, budget=budget, lenient=lenient, on_event=on_event)
     return await interpreter.eval_async(source)
@@ -92,12 +101,12 @@ class Interpreter:
     ) -> None:
         self.budget = budget or Budget()
         self.globals: dict[str, Value] = {}
-        self._host = host
-        self._on_event = on_event
-        self._calls = 0
+        self._lenient = lenient
         self._meter = Meter(self.budget, self._live_bytes)
+        self._answering = Answering(host, self._meter, on_event)
         self._machines: list[Machine] = []
-        self._compiler = Compiler(self.globals, self._meter, lenient=lenient)
+        self._environment = Environment(self.globals, self._meter)
+        self._compiler = Compiler(self._environment, self._meter, lenient=lenient)
         for name, data in (bindings or {}).items():
             self.bind(name, data)
 
@@ -110,42 +119,56 @@ class Interpreter:
         except RtfsError as error:
             raise InvalidValue(f"the binding {name!r}: {error.message}") from None
 
+    def fork(self, *, host: Host | None = None, on_event: Callable[[HostEvent], None] | None = None) -> Interpreter:
+        """Return another interpreter that knows what this one knows, and from then on neither sees the other.
+
+        It takes microseconds and hardly any memory, since values never change and are shared. The new one has the same
+        budget, and the same host unless it is given one. The two may be used from different tasks; their programs then
+        take turns. Raises `RtfsError` while this one waits for a host call.
+        """
+        self._check_idle()
+        other = Interpreter(
+            host=host or self._answering.host, budget=self.budget, lenient=self._lenient, on_event=on_event
+        )
+        other.globals.update(self.globals)
+        # The functions among the globals are code of this family, which reads its globals through the environment.
+        other._environment = self._environment
+        other._compiler = Compiler(self._environment, other._meter, lenient=self._lenient)
+        other._compiler.restore(self._compiler.state())
+        return other
+
     def eval(self, source: str | bytes | Iterable[Form]) -> Value:
         """Evaluate a program. Raises what `evaluate` does."""
-        value: Value = None
-        with self._evaluating(pauses=False) as machine:
-            for code in self._compiled(source):
-                machine.start(code)
-                while not isinstance(outcome := machine.run(), Done):
-                    assert isinstance(outcome, HostRequest)
-                    self._answer(machine, outcome)
-                value = outcome.value
-        return value
+        with self._evaluating() as machine:
+            steps = self._steps(source, machine)
+            while not isinstance(outcome := self._next(steps), Done):
+                assert isinstance(outcome, HostRequest)
+                self._answering.answer(machine, outcome)
+            return outcome.value
 
     async def eval_async(self, source: str | bytes | Iterable[Form]) -> Value:
         """Evaluate a program as `evaluate_async` does."""
-        value: Value = None
-        with self._evaluating(pauses=True) as machine:
-            for code in self._compiled(source):
-                machine.start(code)
-                while not isinstance(outcome := machine.run(), Done):
-                    if isinstance(outcome, Paused):
-                        await asyncio.sleep(0)
-                    else:
-                        await self._answer_async(machine, outcome)
-                value = outcome.value
-        return value
+        with self._evaluating() as machine:
+            steps = self._steps(source, machine)
+            outcome: HostRequest | Paused | Done | None = self._attempt(source, steps)
+            if outcome is None:
+                steps, outcome = self._steps(source, machine), PAUSED
+            machine.pauses = True
+            while not isinstance(outcome, Done):
+                if isinstance(outcome, HostRequest):
+                    await self._answering.answer_async(machine, outcome)
+                outcome = await in_background(partial(self._for_a_while, steps), self._meter.stop)
+            return outcome.value
 
     @contextmanager
-    def _evaluating(self, *, pauses: bool) -> Iterator[Machine]:
-        if self._machines:
-            raise RtfsError("Generic", "the interpreter waits for a host call; evaluate with another one")
+    def _evaluating(self) -> Iterator[Machine]:
+        self._check_idle()
         depth = _nested.get()
         if depth >= MAX_NESTED_EVALUATIONS:
             raise RtfsError("SecurityViolation", f"more than {MAX_NESTED_EVALUATIONS} evaluations wait for one another")
         self._meter.restart(self.budget)
-        self._calls = 0
-        machine = Machine(self._meter, pauses=pauses)
+        self._answering.restart()
+        machine = Machine(self._meter)
         self._machines.append(machine)
         token = _nested.set(depth + 1)
         try:
@@ -157,13 +180,71 @@ class Interpreter:
             _nested.reset(token)
             self._machines.clear()
 
+    def _check_idle(self) -> None:
+        if self._machines:
+            raise RtfsError("Generic", "the interpreter waits for a host call; use another one")
+
+    def _steps(
+        self, source: str | bytes | Iterable[Form], machine: Machine
+    ) -> Generator[HostRequest | Paused, None, Value]:
+        """Evaluate a program; what it waits for, or that a slice of steps is over, is yielded."""
+        value: Value = None
+        for code in self._compiled(source):
+            machine.start(code)
+            while not isinstance(outcome := machine.run(), Done):
+                yield outcome
+            value = outcome.value
+        return value
+
+    def _next(self, steps: Generator[HostRequest | Paused, None, Value]) -> HostRequest | Paused | Done:
+        with self._environment.of(self.globals, self._meter):
+            try:
+                return next(steps)
+            except StopIteration as stop:
+                return Done(stop.value)
+
+    def _for_a_while(self, steps: Generator[HostRequest | Paused, None, Value]) -> HostRequest | Paused | Done:
+        """Go on for some milliseconds, or to where the host is called or the program ends."""
+        end = time.monotonic() + _SECONDS_IN_A_ROW
+        while (outcome := self._next(steps)) is PAUSED and time.monotonic() < end:
+            pass
+        return outcome
+
+    def _attempt(
+        self, source: str | bytes | Iterable[Form], steps: Generator[HostRequest | Paused, None, Value]
+    ) -> HostRequest | Paused | Done | None:
+        """Evaluate a program at once, up to its first host call, if that takes no longer than a few milliseconds.
+
+        Return `None` where it would, with everything as it was: programs are pure, so nobody can tell that it was
+        begun.
+        """
+        if not isinstance(source, (str, bytes)) or len(source) > _CHARACTERS_AT_ONCE or not self._environment.is_free:
+            return None
+        values, known = dict(self.globals), self._compiler.state()
+        self._meter.restrict(_STEPS_AT_ONCE, _BYTES_AT_ONCE)
+        try:
+            outcome = self._next(steps)
+        except BudgetExhausted:
+            self.globals.clear()
+            self.globals.update(values)
+            self._compiler.restore(known)
+            self._meter.restart(self.budget)
+            return None
+        self._meter.widen(_STEPS_AT_ONCE)
+        return outcome
+
     def _compiled(self, source: str | bytes | Iterable[Form]) -> list[Code]:
         if not isinstance(source, (str, bytes)):
             return self._compiler.program(source)
         try:
-            return self._compiler.program(read(source))
+            return self._compiler.program(read(source, look=self._look))
         except ReadError as error:
             raise _with_excerpt(error, source) from None
+
+    def _look(self, tokens: int) -> None:
+        if tokens > self.budget.forms:
+            raise BudgetExhausted("forms", f"the source has more than {self.budget.forms} names, literals and brackets")
+        self._meter.check_time()
 
     def _live_bytes(self) -> int:
         roots: list[Any] = [self.globals]
@@ -171,99 +252,11 @@ class Interpreter:
             roots.extend(machine.roots())
         return live_bytes(roots)
 
-    # Host calls
-
-    def _begin(self, request: HostRequest) -> tuple[int, Any]:
-        self._meter.charge(HOST_CALL_STEPS)
-        self._calls += 1
-        meta = to_json(request.meta)
-        if self._on_event is not None:
-            self._on_event(HostCallStarted(self._calls, request.name, request.arguments, meta))
-        return self._calls, meta
-
-    def _end(self, machine: Machine, request: HostRequest, call_id: int, started: float, answer: Any) -> None:
-        """Give the program the answer: a value, or the exception that the call ended with."""
-        value: Value = None
-        error: RtfsError | None = None
-        if isinstance(answer, RtfsError):
-            error = answer
-        elif isinstance(answer, BaseException):
-            error = RtfsError("Generic", f"{request.name} failed: {_said(answer)}")
-        else:
-            try:
-                value = self._meter.made(from_json(answer, loose=True))
-            except RtfsError as refusal:
-                error = refusal
-                if not refusal.limit:
-                    error = RtfsError(refusal.name, f"{request.name} gave no value: {refusal.message}")
-        if self._on_event is not None:
-            wall_ms = (time.perf_counter() - started) * 1000
-            self._on_event(HostCallFinished(call_id, request.name, value, error, wall_ms))
-        if error is not None:
-            machine.fail(error)
-        else:
-            machine.resume(value)
-        self._meter.check_time()
-
-    def _answer(self, machine: Machine, request: HostRequest) -> None:
-        call_id, meta = self._begin(request)
-        started = time.perf_counter()
-        answer: Any
-        try:
-            answer = self._host.call(request.name, request.arguments, meta)
-            if inspect.isawaitable(answer):
-                answer = _in_loop(answer, self._meter.seconds_left())
-        except (Exception, SystemExit) as error:
-            answer = error
-        self._end(machine, request, call_id, started, answer)
-
-    async def _answer_async(self, machine: Machine, request: HostRequest) -> None:
-        call_id, meta = self._begin(request)
-        started = time.perf_counter()
-        answer: Any
-        try:
-            answer = self._host.call(request.name, request.arguments, meta)
-            if inspect.isawaitable(answer):
-                answer = await _in_time(answer, self._meter.seconds_left())
-        except (Exception, SystemExit) as error:
-            answer = error
-        self._end(machine, request, call_id, started, answer)
-
-
-async def _in_time(answer: Awaitable[Any], seconds: float) -> Any:
-    """Await within the time that is left, plus a moment, so that it is the meter that says the time is over."""
-    async with asyncio.timeout(seconds + 0.01):
-        return await answer
-
-
-def _in_loop(answer: Awaitable[Any], seconds: float) -> Any:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_in_time(answer, seconds))
-    if inspect.iscoroutine(answer):
-        answer.close()
-    raise RtfsError("Generic", "the host is asynchronous, and an event loop runs here: use evaluate_async")
-
-
-def _said(error: BaseException) -> str:
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be read)"
-    name = type(error).__name__
-    return (f"{name}: {message}" if message else name)[:2000]
-
 
 def _with_excerpt(error: ReadError, source: str | bytes) -> ReadError:
     """Return the error with the line of source, where it is about a form that was read."""
     if error.excerpt or not error.line:
         return error
-    from .errors import excerpt_of
-
     text = source if isinstance(source, str) else source.decode("utf-8", "replace")
-    start = 0
-    for _ in range(error.line - 1):
-        start = text.find("\n", start) + 1
-    excerpt = excerpt_of(text, start + error.column - 1)
+    excerpt = excerpt_of(text, line_start(text, error.line) + error.column - 1)
     return ReadError(error.message, error.line, error.column, error.expected, excerpt)

@@ -110,10 +110,10 @@ def closure(compiler: Compiler, builder: Builder, scope: Scope) -> Operand:
         made = Closure(code, ())
         return Operand(lambda _: made, 1, 1, stable=True)
     pairs = tuple(zip(own, sources, strict=True))
-    meter, size = compiler.meter, CLOSURE_BYTES + 8 * len(pairs)
+    environment, size = compiler.environment, CLOSURE_BYTES + 8 * len(pairs)
 
     def run(frame: Frame) -> Value:
-        meter.allocate(size)
+        environment.meter.allocate(size)
         return Closure(code, tuple([frame[i] if mine else frame[0][i] for mine, i in pairs]))
 
     return Operand(run, 1 + len(pairs) // 8, 1)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 from .failures import RtfsError
+
+_MOST_COMPARED = 500
+_MOST_LETTERS_APART = 5
 
 _INSTEAD = {
     "cond": "cond is not in RTFS; use match or nested if",
@@ -73,6 +77,7 @@ def add_hint(error: RtfsError, known: Iterable[str]) -> None:
     if error.name != "UndefinedSymbol" or error.hint:
         return
     name = error.message.removeprefix("nothing is called ")
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    alike = (other for other in known if abs(len(other) - len(name)) <= _MOST_LETTERS_APART)
+    close = difflib.get_close_matches(name, list(islice(alike, _MOST_COMPARED)), n=1, cutoff=0.7)
     if close:
         error.hint = f"did you mean {close[0]}?"

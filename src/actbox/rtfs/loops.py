@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import direct
 from .blocks import bind
+from .budget import Meter
 from .code import EVALUATE, JUMP, JUMP_UNLESS, Direct, Frame
 from .direct import Operand, constant
 from .failures import RtfsError, type_error
@@ -65,7 +66,7 @@ def for_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
         sequence = yield (pair.value, inner, False)
         assert sequence is not None
         turns, item = builder.slot(), builder.slot()
-        each = direct.call(_elements_of, [sequence], pair.value.at)
+        each = direct.metered_call(_elements_of, compiler.environment, [sequence], pair.value.at)
         builder.emit(EVALUATE, each.cost, each.run, turns)
         again, end = Label(), Label()
         builder.mark(again)
@@ -83,7 +84,7 @@ def for_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
         builder.emit(JUMP, 0, None, again)
         builder.mark(end)
     result = builder.slot()
-    builder.emit(EVALUATE, 1, lambda frame: compiler.meter.made(Vector(frame[found])), result)
+    builder.emit(EVALUATE, 1, lambda frame: compiler.environment.meter.made(Vector(frame[found])), result)
     return direct.local(result)
 
 
@@ -122,8 +123,8 @@ def _turns(count: Value) -> Any:
     return iter(range(count))
 
 
-def _elements_of(value: Value) -> Iterator[Value]:
-    return iter(elements(value, "for"))
+def _elements_of(meter: Meter, value: Value) -> Iterator[Value]:
+    return iter(elements(meter, value, "for"))
 
 
 def _next(turns: int, item: int) -> Direct:
@@ -135,11 +136,11 @@ def _next(turns: int, item: int) -> Direct:
 
 
 def _append(compiler: Compiler, found: int, body: Operand) -> Direct:
-    run, meter = body.run, compiler.meter
+    run, environment = body.run, compiler.environment
 
     def append(frame: Frame) -> Value:
         value = run(frame)
-        meter.allocate(REFERENCE_BYTES + SCALAR_BYTES)
+        environment.meter.allocate(REFERENCE_BYTES + SCALAR_BYTES)
         frame[found].append(value)
         return None
 

@@ -61,11 +61,12 @@ class Done:
 class Machine:
     """One evaluation of one piece of code."""
 
-    __slots__ = ("_at", "_code", "_frame", "_handlers", "_meter", "_pauses", "_pc", "_stack", "_waiting")
+    __slots__ = ("_at", "_code", "_frame", "_handlers", "_meter", "_pc", "_stack", "_waiting", "pauses")
 
-    def __init__(self, meter: Meter, *, pauses: bool) -> None:
+    def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._pauses = pauses
+        self.pauses = False
+        """Whether `run` returns where a slice of steps is over."""
         self._stack: list[tuple[Any, Any, Frame, int]] = []
         """Who waits for a value: code, place, frame and slot; or a driven function (no code) with its calls."""
         self._handlers: list[tuple[int, Code, int, Frame, int]] = []
@@ -117,22 +118,22 @@ class Machine:
         instructions = code.instructions
         at = NOWHERE
         spent = 0
-        room = min(SLICE, meter.steps_left)
+        meter.room = min(SLICE, meter.steps_left)
         # One loop, and nothing called that need not be: its speed is that of every program.
         while True:
             try:
                 while True:
                     operation, cost, a, b, c, at = instructions[pc]
                     spent += cost
-                    if spent > room:
-                        if self._pauses and spent > cost:
+                    if spent > meter.room:
+                        if self.pauses and spent > cost:
                             meter.charge(spent - cost)
                             meter.check_time()
                             self._code, self._pc = code, pc
                             return PAUSED
                         meter.charge(spent)
                         meter.check_time()
-                        spent, room = 0, min(SLICE, meter.steps_left)
+                        spent, meter.room = 0, min(SLICE, meter.steps_left)
                     pc += 1
                     if operation <= JUMP:
                         if operation == EVALUATE:
@@ -227,11 +228,11 @@ class Machine:
                             instructions = code.instructions
                             break
                         spent += 1
-                        if spent > room:
+                        if spent > meter.room:
                             meter.charge(spent)
                             meter.check_time()
-                            spent, room = 0, min(SLICE, meter.steps_left)
-                            if self._pauses:
+                            spent, meter.room = 0, min(SLICE, meter.steps_left)
+                            if self.pauses:
                                 stack.append(entry)
                                 self._code, self._pc = _returning(value), 0
                                 return PAUSED

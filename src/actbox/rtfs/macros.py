@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 
 from .budget import Meter
@@ -15,7 +15,9 @@ MAX_FORMS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Macro:
+class Macro:
+    """A macro: its parameters, the one after `&`, and what its calls become."""
+
     name: str
     names: tuple[str, ...]
     rest: str | None
@@ -27,13 +29,21 @@ class MacroExpander:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._macros: dict[str, _Macro] = {}
+        self._macros: dict[str, Macro] = {}
         self._left = MAX_FORMS
 
     @property
     def names(self) -> frozenset[str]:
         """The macros that are defined."""
         return frozenset(self._macros)
+
+    def state(self) -> dict[str, Macro]:
+        """Return a copy of the macros by their names."""
+        return dict(self._macros)
+
+    def restore(self, macros: Mapping[str, Macro]) -> None:
+        """Know these macros and no others."""
+        self._macros = dict(macros)
 
     def expand(self, form: Form) -> Form:
         """Return the form with all macro calls replaced. Raises BudgetExhausted where that becomes too much."""
@@ -95,9 +105,9 @@ class MacroExpander:
                 raise malformed(parts[1], "& is not followed by one name at the end", expected)
             rest = names[at + 1]
             names = names[:at]
-        self._macros[name] = _Macro(name, tuple(names), rest, parts[2])
+        self._macros[name] = Macro(name, tuple(names), rest, parts[2])
 
-    def _called(self, macro: _Macro, form: ListForm) -> Form:
+    def _called(self, macro: Macro, form: ListForm) -> Form:
         arguments = form.items[1:]
         count = len(macro.names)
         if len(arguments) < count or (len(arguments) > count and macro.rest is None):

@@ -31,7 +31,7 @@ def match_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> 
     for pattern, guard, body in clauses:
         inner = Scope(builder, scope)
         following = Label()
-        made = PatternCompiler(compiler.meter, partial(declare, inner), builder.slot, refutable=True)
+        made = PatternCompiler(compiler.environment, partial(declare, inner), builder.slot, refutable=True)
         steps = made.steps(pattern, source)
         if steps:
             builder.emit(MATCH, len(steps), steps, following, None, pattern.at)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from .budget import COPIED_PER_STEP, Meter
+from .budget import COPIED_PER_STEP
 from .code import Frame
+from .environment import Environment
 from .shapes import malformed
 from .syntax import Form, Keyword, Literal, MapForm, Resource, Symbol, Timestamp, Uuid, VectorForm
 from .values import EMPTY_BYTES, MISSING, List, Map, Value, Vector, described, equal, heads, key_of
@@ -28,7 +29,7 @@ class PatternCompiler:
 
     def __init__(
         self,
-        meter: Meter,
+        environment: Environment,
         declare: Callable[[str], int],
         scratch: Callable[[], int],
         *,
@@ -36,7 +37,7 @@ class PatternCompiler:
         lenient: bool = False,
         rest_is_list: bool = False,
     ) -> None:
-        self._meter = meter
+        self._environment = environment
         self._declare = declare
         self._scratch = scratch
         self._refutable = refutable
@@ -90,7 +91,7 @@ class PatternCompiler:
         if has_rest:
             rest = self._target(tail, inner)
         return _vector_step(
-            self._meter, slot, targets, has_rest, rest, self._rest, self._lenient and not self._refutable
+            self._environment, slot, targets, has_rest, rest, self._rest, self._lenient and not self._refutable
         )
 
     def _map(self, form: MapForm, slot: int, inner: list[tuple[Form, int]], found: list[Step]) -> Step:
@@ -115,7 +116,7 @@ class PatternCompiler:
             else:
                 wanted.append((_key(key), self._target(part, inner)))
         exact = self._refutable and not has_rest
-        return _map_step(self._meter, slot, tuple(wanted), exact, rest, self._refutable, self._lenient)
+        return _map_step(self._environment, slot, tuple(wanted), exact, rest, self._refutable, self._lenient)
 
 
 def _key(form: Form) -> Any:
@@ -137,7 +138,7 @@ def _same(source: int, value: Value) -> Step:
 
 
 def _vector_step(
-    meter: Meter,
+    environment: Environment,
     source: int,
     targets: tuple[int, ...],
     has_rest: bool,
@@ -166,15 +167,21 @@ def _vector_step(
                 frame[target] = item
         if rest >= 0:
             left = rest_type(items[count:], EMPTY_BYTES if len(items) <= count else value.size - heads(items[:count]))
-            meter.charge(len(left) // COPIED_PER_STEP)
-            frame[rest] = meter.made(left)
+            environment.meter.charge(len(left) // COPIED_PER_STEP)
+            frame[rest] = environment.meter.made(left)
         return None
 
     return step
 
 
 def _map_step(
-    meter: Meter, source: int, wanted: tuple[tuple[Any, int], ...], exact: bool, rest: int, refutable: bool, fill: bool
+    environment: Environment,
+    source: int,
+    wanted: tuple[tuple[Any, int], ...],
+    exact: bool,
+    rest: int,
+    refutable: bool,
+    fill: bool,
 ) -> Step:
     keys = frozenset(key for key, _ in wanted)
 
@@ -198,8 +205,8 @@ def _map_step(
                 frame[target] = item
         if rest >= 0:
             left = {key: item for key, item in value.entries.items() if key not in keys}
-            meter.charge(len(left))
-            frame[rest] = meter.made(Map(left, loose=value.loose))
+            environment.meter.charge(len(left))
+            frame[rest] = environment.meter.made(Map(left, loose=value.loose))
         return None
 
     return step

@@ -48,11 +48,11 @@ def quasiquoted(compiler: Compiler, form: Quasiquote, scope: Scope) -> Compiling
     operands: list[Operand] = yield from compiler.operands([node.parts()[0] for node in wanted], scope)
     template = form.form
     places = {id(node): index for index, node in enumerate(wanted)}
-    build = partial(_filled, compiler.meter, template, places)
-    return compiler.settle(direct.call(build, operands, form.at), scope)
+    build = partial(_filled, template, places)
+    return compiler.settle(direct.metered_call(build, compiler.environment, operands, form.at), scope)
 
 
-def _filled(meter: Meter, template: Form, places: dict[int, int], *values: Value) -> Value:
+def _filled(template: Form, places: dict[int, int], meter: Meter, *values: Value) -> Value:
     meter.charge(1 + len(values))
     return meter.made(_build(template, lambda node: [values[places[id(node)]]], meter))
 

@@ -35,9 +35,11 @@ MAX_DEPTH = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 """Size of source in UTF-8, unless the caller says otherwise; the forms of so much take about 600 MB."""
 
+TOKENS_BETWEEN_LOOKS = 4096
 _MOST_PLACEHOLDERS = 20
 _PLACEHOLDER = re.compile(r"%([0-9]*)")
-_ESCAPE = re.compile(r"\\([\s\S])")
+_WRONG_ESCAPE = re.compile(r"(?:[^\\]|\\[ntr\\\"])*+\\([\s\S])")
+"""Text up to the first escape that there is none of; the group is the character after its backslash."""
 _A_FORM = "a form"
 _MENDS = {
     ",": ("`,` is not white space in RTFS", "a space"),
@@ -65,16 +67,24 @@ class _Open:
     """In a short function, the highest parameter that its body has named so far."""
 
 
-def read(source: str | bytes, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) -> tuple[Form, ...]:
+def read(
+    source: str | bytes,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_bytes: int = MAX_BYTES,
+    look: Callable[[int], None] | None = None,
+) -> tuple[Form, ...]:
     """Return the top-level forms of a program, none for one that is empty.
 
     `source` is text or UTF-8; a byte order mark at its beginning is left out. `max_depth` bounds the forms inside each
     other, brackets and prefixes alike, and `max_bytes` the size in UTF-8. Reading takes time and memory in proportion
     to the size, and never uses the host's stack.
 
+    `look` is called every few thousand tokens with their number so far; what it raises ends the reading.
+
     Raises `ReadError` for everything else that is not RTFS.
     """
-    return _Reader(_text(source, max_bytes), max_depth).forms()
+    return _Reader(_text(source, max_bytes), max_depth).forms(look)
 
 
 def _text(source: str | bytes, max_bytes: int) -> str:
@@ -128,15 +138,17 @@ class _Reader:
         """Say that the text is wrong here."""
         raise ReadError(message, *self.at(offset), expected, excerpt_of(self.text, offset))
 
-    def forms(self) -> tuple[Form, ...]:
-        """Return the forms of the whole text."""
+    def forms(self, look: Callable[[int], None] | None) -> tuple[Form, ...]:
+        """Return the forms of the whole text; `look` is called every few thousand tokens with their number."""
         program = _Open("", Position(1, 1), 0)
         self.open.append(program)
         frame, append = program, program.items.append
         atoms = _ATOMS
         line, line_start, line_starts = 1, 0, self.line_starts
         next_line = line_starts[1] if len(line_starts) > 1 else len(self.text) + 1
-        for token in tokens.TOKEN.finditer(self.text):
+        for number, token in enumerate(tokens.TOKEN.finditer(self.text)):
+            if look is not None and not number % TOKENS_BETWEEN_LOOKS:
+                look(number)
             kind = token.lastindex
             assert kind is not None, "every alternative is a group"
             start, end = token.span(kind)
@@ -307,16 +319,16 @@ class _Reader:
         """Read a string in its quotes."""
         if "\\" not in text:
             return Literal(text[1:-1], at)
-        pieces: list[str] = []
-        done = 1
-        for found in _ESCAPE.finditer(text):
-            if found[1] not in tokens.ESCAPES:
-                shown = found[1] if found[1].isprintable() else " "
-                self.fail(start + found.start(), f"`\\{shown}` is no escape", r"`\n`, `\t`, `\r`, `\\` or `\"`")
-            pieces += text[done : found.start()], tokens.ESCAPES[found[1]]
-            done = found.end()
-        pieces.append(text[done:-1])
-        return Literal("".join(pieces), at)
+        wrong = _WRONG_ESCAPE.match(text)
+        if wrong is not None:
+            shown = wrong[1] if wrong[1].isprintable() else " "
+            self.fail(start + wrong.start(1) - 1, f"`\\{shown}` is no escape", r"`\n`, `\t`, `\r`, `\\` or `\"`")
+        # Pairs of backslashes first: what is left of a backslash then begins an escape of another kind.
+        parts = text[1:-1].split("\\\\")
+        for letter, meant in tokens.ESCAPES.items():
+            if letter != "\\":
+                parts = [part.replace(f"\\{letter}", meant) for part in parts]
+        return Literal("\\".join(parts), at)
 
     def method(self, text: str, at: Position, start: int) -> Symbol:
         """Read `.name` at the head of a list, which means the function of that name."""

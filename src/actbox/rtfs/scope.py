@@ -38,6 +38,8 @@ class Builder:
         self.code = Code(name, arity, rest)
         self.outer = scope
         """The scope in which the function stands."""
+        self.depth: int = scope.builder.depth + 1 if scope is not None else 0
+        """Functions around it."""
         self.captures: dict[int, tuple[int, Slot, Builder]] = {}
         """What is captured: by the identity of the original slot, its place and what it is in the function around."""
         self.kept: list[Slot] = []
@@ -104,11 +106,13 @@ class Builder:
 class Scope:
     """The names of one block. `builder` is the function that it belongs to; `None` as parent: the global scope."""
 
-    __slots__ = ("builder", "names", "parent")
+    __slots__ = ("builder", "depth", "names", "parent")
 
     def __init__(self, builder: Builder, parent: Scope | None) -> None:
         self.builder = builder
         self.parent = parent
+        self.depth: int = parent.depth + 1 if parent is not None else 0
+        """Blocks around it."""
         self.names: dict[str, Slot] = {}
 
     @property

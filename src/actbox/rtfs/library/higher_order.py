@@ -58,7 +58,7 @@ class Gathered:
 def map_(meter: Meter, f: Value, *sequences: Value) -> Calls:
     """A vector of what f gives for each element; of several sequences, for those at the same place."""
     found = Gathered(meter)
-    for group in zip(*(elements(sequence, "map") for sequence in sequences), strict=False):
+    for group in zip(*(elements(meter, sequence, "map") for sequence in sequences), strict=False):
         found.add((yield f, group))
     return found.vector()
 
@@ -67,7 +67,7 @@ def map_(meter: Meter, f: Value, *sequences: Value) -> Calls:
 def map_indexed(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of what f gives for each index and element."""
     found = Gathered(meter)
-    for pair in enumerate(elements(xs, "map-indexed")):
+    for pair in enumerate(elements(meter, xs, "map-indexed")):
         found.add((yield f, pair))
     return found.vector()
 
@@ -76,7 +76,7 @@ def map_indexed(meter: Meter, f: Value, xs: Value) -> Calls:
 def filter_(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of the elements for which f is true."""
     found = Gathered(meter)
-    for item in elements(xs, "filter"):
+    for item in elements(meter, xs, "filter"):
         if is_true((yield f, (item,))):
             found.add(item)
     return found.vector()
@@ -86,7 +86,7 @@ def filter_(meter: Meter, f: Value, xs: Value) -> Calls:
 def remove(meter: Meter, f: Value, xs: Value) -> Calls:
     """A vector of the elements for which f is not true."""
     found = Gathered(meter)
-    for item in elements(xs, "remove"):
+    for item in elements(meter, xs, "remove"):
         if not is_true((yield f, (item,))):
             found.add(item)
     return found.vector()
@@ -95,7 +95,7 @@ def remove(meter: Meter, f: Value, xs: Value) -> Calls:
 @HIGHER_ORDER.driven("reduce", least=2, most=3, shown="f start xs")
 def reduce_(meter: Meter, f: Value, *start_and_xs: Value) -> Calls:
     """F of the start (or the first element) and an element, then of that and the next, and so on."""
-    items = iter(elements(start_and_xs[-1], "reduce"))
+    items = iter(elements(meter, start_and_xs[-1], "reduce"))
     if len(start_and_xs) == 2:
         total = start_and_xs[0]
     else:
@@ -110,7 +110,7 @@ def reduce_(meter: Meter, f: Value, *start_and_xs: Value) -> Calls:
 @HIGHER_ORDER.driven("apply", least=2, most=None, shown="f x … xs")
 def apply(meter: Meter, f: Value, *arguments: Value) -> Calls:
     """F of the arguments and of the elements of the last one."""
-    items = elements(arguments[-1], "apply")
+    items = elements(meter, arguments[-1], "apply")
     meter.charge(len(items) // COPIED_PER_STEP)
     return (yield f, (*arguments[:-1], *items))
 
@@ -118,7 +118,7 @@ def apply(meter: Meter, f: Value, *arguments: Value) -> Calls:
 @HIGHER_ORDER.driven("every?", least=2, shown="f xs")
 def every(meter: Meter, f: Value, xs: Value) -> Calls:
     """Whether f is true of every element."""
-    for item in elements(xs, "every?"):
+    for item in elements(meter, xs, "every?"):
         if not is_true((yield f, (item,))):
             return False
     return True
@@ -127,7 +127,7 @@ def every(meter: Meter, f: Value, xs: Value) -> Calls:
 @HIGHER_ORDER.driven("some?", least=2, shown="f xs")
 def some(meter: Meter, f: Value, xs: Value) -> Calls:
     """Whether f is true of any element."""
-    for item in elements(xs, "some?"):
+    for item in elements(meter, xs, "some?"):
         if is_true((yield f, (item,))):
             return True
     return False
@@ -137,7 +137,7 @@ def some(meter: Meter, f: Value, xs: Value) -> Calls:
 def group_by(meter: Meter, f: Value, xs: Value) -> Calls:
     """A map from what f gives to the vector of the elements for which it gives that."""
     groups: dict[Any, list[Value]] = {}
-    for item in elements(xs, "group-by"):
+    for item in elements(meter, xs, "group-by"):
         key = key_of((yield f, (item,)))
         meter.allocate(REFERENCE_BYTES)
         groups.setdefault(key, []).append(item)
@@ -147,7 +147,7 @@ def group_by(meter: Meter, f: Value, xs: Value) -> Calls:
 @HIGHER_ORDER.driven("sort-by", least=2, shown="f xs")
 def sort_by(meter: Meter, f: Value, xs: Value) -> Calls:
     """The elements in the order of what f gives for them, equal ones as they were."""
-    items = elements(xs, "sort-by")
+    items = elements(meter, xs, "sort-by")
     keys: list[tuple[str, Any]] = []
     for item in items:
         keys.append(sort_key((yield f, (item,))))

@@ -15,7 +15,7 @@ def make_vector(meter: Meter, *items: Value) -> Value:
     return meter.made(Vector(items))
 
 
-def make_map(meter: Meter, keys: tuple[Any, ...], *values: Value) -> Value:
+def make_map(keys: tuple[Any, ...], meter: Meter, *values: Value) -> Value:
     """Return `{k v …}`."""
     return meter.made(Map(dict(zip(keys, values, strict=True))))
 

@@ -51,12 +51,13 @@ def get(xs: Value, key: Value, default: Value = None) -> Value:
     raise type_error(f"get takes a map or a vector, not {described(xs)}")
 
 
-@MAPS.plain("get-in", least=2, most=3, shown="xs path default")
-def get_in(xs: Value, path: Value, default: Value = None) -> Value:
+@MAPS.metered("get-in", least=2, most=3, shown="xs path default")
+def get_in(meter: Meter, xs: Value, path: Value, default: Value = None) -> Value:
     """The value at the end of a path of keys and indexes; the default wherever the path ends early."""
     if type(path) is not Vector and type(path) is not List:
         raise type_error(f"get-in takes a vector of keys, not {described(path)}")
     found: Value = xs
+    meter.charge(len(path.items) // 8)
     for key in path.items:
         if type(found) is Map and type(key) not in (Vector, List, Map):
             found = found.find(key, MISSING)

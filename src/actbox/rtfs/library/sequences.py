@@ -27,13 +27,21 @@ from .table import Table, expect_int
 SEQUENCES = Table()
 
 
-def elements(value: Value, name: str) -> tuple[Value, ...]:
+_CHARACTER_BYTES = 80
+"""What a character costs as a string of its own, beyond those that Python has ready."""
+
+
+def elements(meter: Meter, value: Value, name: str) -> tuple[Value, ...]:
     """Return the elements: of a map its entries as `[key value]`. Raises TypeError naming the function."""
     if type(value) is Vector or type(value) is List:
         return value.items
     if type(value) is Map:
+        meter.charge(len(value.entries) // 2)
+        meter.allocate((EMPTY_BYTES + 3 * REFERENCE_BYTES) * len(value.entries))
         return tuple(Vector(pair) for pair in value.pairs())
     if type(value) is str:
+        meter.charge(len(value) // 16)
+        meter.allocate((REFERENCE_BYTES if value.isascii() else _CHARACTER_BYTES) * len(value))
         return tuple(value)
     raise type_error(f"{name} takes a sequence, not {described(value)}")
 
@@ -71,10 +79,11 @@ def _length(xs: Value, name: str) -> int:
     raise type_error(f"{name} takes a collection or a string, not {described(xs)}")
 
 
-@SEQUENCES.plain("length", least=1, shown="xs")
-def length(xs: Value) -> int:
+@SEQUENCES.metered("length", least=1, shown="xs")
+def length(meter: Meter, xs: Value) -> int:
     """The number of elements or entries; of a string its bytes in UTF-8; of nil 0."""
     if type(xs) is str:
+        meter.charge(len(xs) // 1024)
         return len(xs) if xs.isascii() else len(xs.encode("utf-8", "surrogatepass"))
     return 0 if xs is None else _length(xs, "length")
 
@@ -125,10 +134,10 @@ def rest(meter: Meter, xs: Value) -> Value:
     raise type_error(f"rest takes a sequence, not {described(xs)}")
 
 
-@SEQUENCES.plain("nth", least=2, most=3, shown="xs index default")
-def nth(xs: Value, index: Value, *default: Value) -> Value:
+@SEQUENCES.metered("nth", least=2, most=3, shown="xs index default")
+def nth(meter: Meter, xs: Value, index: Value, *default: Value) -> Value:
     """The element at the index, from 0; the default, or IndexOutOfBounds, where there is none."""
-    items = xs if type(xs) is str else elements(xs, "nth")
+    items = xs if type(xs) is str else elements(meter, xs, "nth")
     place = expect_int(index, "nth")
     if 0 <= place < len(items):
         return items[place]
@@ -140,13 +149,13 @@ def nth(xs: Value, index: Value, *default: Value) -> Value:
 @SEQUENCES.metered("take", least=2, shown="n xs")
 def take(meter: Meter, n: Value, xs: Value) -> Vector:
     """The first n elements."""
-    return copied(meter, elements(xs, "take")[: max(0, expect_int(n, "take"))])
+    return copied(meter, elements(meter, xs, "take")[: max(0, expect_int(n, "take"))])
 
 
 @SEQUENCES.metered("drop", least=2, shown="n xs")
 def drop(meter: Meter, n: Value, xs: Value) -> Vector:
     """All but the first n elements."""
-    return copied(meter, elements(xs, "drop")[max(0, expect_int(n, "drop")) :])
+    return copied(meter, elements(meter, xs, "drop")[max(0, expect_int(n, "drop")) :])
 
 
 @SEQUENCES.metered("reverse", least=1, shown="xs")
@@ -155,7 +164,7 @@ def reverse(meter: Meter, xs: Value) -> Value:
     if type(xs) is str:
         meter.charge(len(xs) // COPIED_PER_STEP)
         return meter.made(xs[::-1])
-    return copied(meter, elements(xs, "reverse")[::-1])
+    return copied(meter, elements(meter, xs, "reverse")[::-1])
 
 
 @SEQUENCES.metered("cons", least=2, shown="x xs")
@@ -178,7 +187,7 @@ def concat(meter: Meter, *sequences: Value) -> Vector:
     total = EMPTY_BYTES
     parts: list[Value] = []
     for sequence in sequences:
-        items = elements(sequence, "concat")
+        items = elements(meter, sequence, "concat")
         meter.charge(len(items) // COPIED_PER_STEP)
         size = sequence.size - EMPTY_BYTES if type(sequence) is Vector or type(sequence) is List else heads(items)
         total += size
@@ -234,7 +243,7 @@ def partition(meter: Meter, n: Value, xs: Value) -> Vector:
     size = expect_int(n, "partition")
     if size < 1:
         raise invalid(f"partition takes a size of at least 1, not {size}")
-    items = elements(xs, "partition")
+    items = elements(meter, xs, "partition")
     meter.charge(1 + len(items) // 4)
     return meter.made(Vector(Vector(items[i : i + size]) for i in range(0, len(items), size)))  # type: ignore[return-value]
 
@@ -245,7 +254,7 @@ def distinct(meter: Meter, xs: Value) -> Vector:
     seen: set[Any] = set()
     composite: list[Value] = []
     found: list[Value] = []
-    for item in elements(xs, "distinct"):
+    for item in elements(meter, xs, "distinct"):
         meter.charge(1)
         if type(item) in (Vector, List, Map) or (type(item) is float and item != item):
             meter.charge(len(composite) * (1 + size_of(item) // COPIED_PER_STEP))
@@ -288,7 +297,8 @@ def sorted_by(meter: Meter, keys: list[tuple[str, Any]], items: tuple[Value, ...
 @SEQUENCES.metered("sort", least=1, shown="xs")
 def sort(meter: Meter, xs: Value) -> Vector:
     """The elements in order, equal ones as they were: all of them numbers, strings, keywords or truth values."""
-    items = elements(xs, "sort")
+    items = elements(meter, xs, "sort")
+    meter.charge(len(items) // 4)
     return sorted_by(meter, [sort_key(item) for item in items], items)
 
 
@@ -296,7 +306,7 @@ def sort(meter: Meter, xs: Value) -> Vector:
 def frequencies(meter: Meter, xs: Value) -> Value:
     """How often each element occurs, a map by element."""
     found: dict[Any, Value] = {}
-    for item in elements(xs, "frequencies"):
+    for item in elements(meter, xs, "frequencies"):
         meter.charge(1)
         key = key_of(item)
         found[key] = int(found.get(key, 0)) + 1  # type: ignore[call-overload]

@@ -62,10 +62,12 @@ def string_contains(meter: Meter, s: Value, part: Value) -> bool:
     return expect_string(part, "string-contains") in text
 
 
-@STRINGS.plain("starts-with?", least=2, shown="s start")
-def starts_with(s: Value, start: Value) -> bool:
+@STRINGS.metered("starts-with?", least=2, shown="s start")
+def starts_with(meter: Meter, s: Value, start: Value) -> bool:
     """Whether the string begins with start."""
-    return expect_string(s, "starts-with?").startswith(expect_string(start, "starts-with?"))
+    text, begin = expect_string(s, "starts-with?"), expect_string(start, "starts-with?")
+    meter.charge(len(begin) // 1024)
+    return text.startswith(begin)
 
 
 @STRINGS.metered("split", least=2, shown="s separator")

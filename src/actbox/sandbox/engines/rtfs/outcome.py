@@ -10,7 +10,7 @@ from typing import Any, Final
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.result import ExecutionResult
 from actbox.rtfs.conversion import to_json
-from actbox.rtfs.errors import ReadError, excerpt_of
+from actbox.rtfs.errors import ReadError, excerpt_of, line_start
 from actbox.rtfs.failures import BudgetExhausted, RtfsError
 from actbox.rtfs.text import quoted, show
 from actbox.rtfs.values import Value
@@ -106,7 +106,4 @@ def _traceback(name: str, message: str, line: int, column: int, excerpt: str) ->
 def _excerpt(error: RtfsError, source: str) -> str:
     if not error.line:
         return ""
-    start = 0
-    for _ in range(error.line - 1):
-        start = source.find("\n", start) + 1
-    return excerpt_of(source, start + error.column - 1)
+    return excerpt_of(source, line_start(source, error.line) + error.column - 1)

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorKind
@@ -18,17 +17,12 @@ from actbox.core.result import ExecutionResult, Usage
 from actbox.rtfs.errors import ReadError
 from actbox.rtfs.evaluator import Interpreter
 from actbox.rtfs.failures import RtfsError
-from actbox.rtfs.reader import read
-from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.clock import WallClock
 from actbox.sandbox.ending import Stop
 from actbox.tools import Toolset
 
 from .calls import RunHost
 from .outcome import failed, stopped, succeeded
-
-# Characters of source that are read in about a tenth of a second; more are read in a thread, beside the event loop.
-_READ_AT_ONCE: Final = 64 * 1024
 
 _log = logging.getLogger("actbox")
 
@@ -133,8 +127,7 @@ class RtfsRun:
     async def _evaluate(self) -> ExecutionResult:
         source = self._program.code
         try:
-            program = source if len(source) <= _READ_AT_ONCE else await run_blocking(read, source)
-            value = await self._interpreter.eval_async(program)
+            value = await self._interpreter.eval_async(source)
             return succeeded(value, self._limits.message_bytes, self._engine)
         except (ReadError, RtfsError) as error:
             return failed(error, source, self._engine)
