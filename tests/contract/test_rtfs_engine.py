@@ -64,7 +64,7 @@ def test_it_is_known_by_name_and_auto_never_takes_it() -> None:
 
 async def test_its_traits_say_what_it_lacks(box: Sandbox) -> None:
     traits = box.traits
-    assert (traits.engine, traits.isolated, traits.sessions, traits.fork) == ("rtfs", True, True, False)
+    assert (traits.engine, traits.isolated, traits.sessions, traits.fork) == ("rtfs", True, True, True)
     assert traits.isolation.startswith("language: ")
     assert any(note.startswith("deterministic") for note in traits.notes)
     assert (traits.network, traits.mounts) == ("none", ())
@@ -547,13 +547,111 @@ async def test_stop_ends_sessions_and_what_runs_in_them() -> None:
         box.session()
 
 
-async def test_sessions_cannot_be_forked(box: Sandbox) -> None:
-    with pytest.raises(Unsupported, match="fork"):
-        box.session(forkable=True)
+# Copies of a session
+
+
+async def test_a_copy_has_the_values_of_that_moment_and_then_its_own(box: Sandbox) -> None:
+    async with box.session(forkable=True) as origin:
+        await origin.run(
+            "(def x [1]) (defn more [] (conj x 2)) (defmacro twice [e] `(* 2 ~e)) (defstruct P :a :int)"
+            " (module m (def y 3)) (import m :as k)"
+        )
+        copy = await origin.fork()
+        assert (await copy.run("(def x [7]) [(more) (twice 4) (:a (P {:a 1})) k/y]")).value == [[7, 2], 8, 1, 3]
+        assert (await origin.run("(more)")).value == [1, 2]
+        await origin.run("(defmacro twice [e] `(* 3 ~e)) (def new 1)")
+        assert (await copy.run("(twice 4)")).value == 8
+        missing = await copy.run("new")
+        assert missing.error is not None and missing.error.type == "UndefinedSymbol"
+
+
+async def test_copies_run_at_once_each_with_its_own_tools_and_limits(box: Sandbox) -> None:
+    started: list[str] = []
+    both = asyncio.Event()
+
+    async def meet(name: str) -> str:
+        started.append(name)
+        if len(started) == 2:
+            both.set()
+        await both.wait()
+        return name
+
+    source = "(defn spin [n] (if (= n 0) 0 (spin (- n 1)))) (defn go [name] (do (spin 30000) (call :meet name)))"
+    async with box.session(forkable=True) as origin:
+        await origin.run(source)
+        copy = await origin.fork()
+        ours, theirs = await asyncio.gather(
+            origin.run('(go "origin")', tools=[meet]), copy.run('(go "copy")', tools=[meet])
+        )
+        assert (ours.value, theirs.value) == ("origin", "copy")
+        endless, fine = await asyncio.gather(copy.run(ENDLESS, timeout=0.2), origin.run("(spin 30000)"))
+        assert endless.error is not None and endless.error.kind is ErrorKind.TIMEOUT
+        assert fine.value == 0
+
+
+async def test_copies_of_copies_snapshots_and_branches(box: Sandbox) -> None:
+    async with box.session(forkable=True) as origin:
+        first = await origin.fork()
+        await first.run("(def x 1) (defn next-x [] (+ x 1))")
+        second = await first.fork()
+        await first.close()
+        with pytest.raises(SandboxStopped):
+            await first.fork()
+        async with await second.snapshot() as snapshot:
+            await second.run("(def x 10)")
+            assert (await (await snapshot.fork()).run("(next-x)")).value == 2
+        async with second.branches(3) as branches:
+            results = await branches.run([f"(def x {n}) (next-x)" for n in range(3)])
+            kept = branches.keep(2)
+        assert [result.value for result in results] == [1, 2, 3]
+        assert [branch.alive for branch in branches] == [False, False, True]
+        assert (await kept.run("(next-x)")).value == 3
+        assert (await second.run("(next-x)")).value == 11
+
+
+async def test_a_copy_waits_for_the_program_that_runs(box: Sandbox) -> None:
+    async with box.session(forkable=True) as origin:
+        slow = asyncio.create_task(origin.run("(call :wait) (def x 1)", tools=[wait]))
+        await asyncio.sleep(0)
+        assert (await (await origin.fork()).run("x")).value == 1
+        await slow
+
+
+async def test_only_a_session_opened_as_forkable_is_forked(box: Sandbox) -> None:
     async with box.session() as session:
         for copying in (session.fork(), session.snapshot()):
-            with pytest.raises(Unsupported, match="fork"):
+            with pytest.raises(Unsupported, match="forkable=True"):
                 await copying
+
+
+async def test_the_sandbox_ends_its_copies() -> None:
+    box = actbox.open_sandbox("rtfs")
+    await box.start()
+    copy = await box.session(forkable=True).fork()
+    running = asyncio.create_task(copy.run(ENDLESS))
+    await asyncio.sleep(0.01)
+    await box.stop()
+    result = await running
+    assert result.error is not None and result.error.kind is ErrorKind.CANCELLED
+    assert not copy.alive
+
+
+def test_a_session_in_another_event_loop_is_told_so() -> None:
+    box = actbox.open_sandbox("rtfs")
+
+    async def begin() -> actbox.Session:
+        await box.start()
+        session = box.session()
+        await session.start()
+        return session
+
+    async def go_on(session: actbox.Session) -> None:
+        with pytest.raises(InvalidValue, match="event loop"):
+            await session.run("1")
+
+    session = asyncio.run(begin())
+    asyncio.run(go_on(session))
+    asyncio.run(box.stop())
 
 
 async def wait() -> None:

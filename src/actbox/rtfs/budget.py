@@ -36,7 +36,7 @@ class Budget:
     alive at once, somewhat above that between two counts.
     """
 
-    forms: int = 250_000
+    forms: int = 200_000
     steps: int = 20_000_000
     depth: int = 50_000
     wall_seconds: float = 30.0
@@ -54,7 +54,7 @@ class Meter:
     """Counts what one evaluation spends, and raises `BudgetExhausted` where it is too much."""
 
     __slots__ = (
-        *("_allowance", "_deadline", "_live", "_stopped", "_unlooked"),
+        *("_allowance", "_deadline", "_end", "_live", "_stopped", "_unlooked"),
         *("budget", "room", "steps_left", "value_bytes"),
     )
 
@@ -74,18 +74,20 @@ class Meter:
         self._unlooked = 0
         self._stopped = False
         self._allowance: float = budget.memory_bytes
-        self._deadline = time.monotonic() + budget.wall_seconds
+        self._end = self._deadline = time.monotonic() + budget.wall_seconds
 
-    def restrict(self, steps: int, size: int) -> None:
-        """Let a first attempt have no more than these steps, and values no larger than this size."""
+    def restrict(self, steps: int, size: int, seconds: float) -> None:
+        """Let a first attempt have no more than these steps and seconds, and values no larger than this size."""
         self.steps_left = min(self.steps_left, steps)
         self.value_bytes = min(self.value_bytes, size)
+        self._deadline = min(self._end, time.monotonic() + seconds)
 
     def widen(self, steps: int) -> None:
         """End an attempt that was given these steps: what it did not spend of the whole budget is left."""
         spent = min(self.budget.steps, steps) - self.steps_left
         self.steps_left = self.budget.steps - spent
         self.value_bytes = self.budget.value_bytes
+        self._deadline = self._end
 
     def stop(self) -> None:
         """Let the evaluation end where it next looks at the clock; may be called from any thread."""

@@ -36,6 +36,7 @@ MAX_NESTED_EVALUATIONS = 16
 _CHARACTERS_AT_ONCE: Final = 4096
 _STEPS_AT_ONCE: Final = 2000
 _BYTES_AT_ONCE: Final = 64 * 1024
+_SECONDS_AT_ONCE: Final = 0.01
 
 _SECONDS_IN_A_ROW: Final = 0.01
 """How long an evaluation has a thread before the next one has it."""
@@ -221,7 +222,7 @@ class Interpreter:
         if not isinstance(source, (str, bytes)) or len(source) > _CHARACTERS_AT_ONCE or not self._environment.is_free:
             return None
         values, known = dict(self.globals), self._compiler.state()
-        self._meter.restrict(_STEPS_AT_ONCE, _BYTES_AT_ONCE)
+        self._meter.restrict(_STEPS_AT_ONCE, _BYTES_AT_ONCE, _SECONDS_AT_ONCE)
         try:
             outcome = self._next(steps)
         except BudgetExhausted:

@@ -146,7 +146,7 @@ def merge(meter: Meter, *maps: Value) -> Value:
             continue
         found = a_map(value, "merge")
         loose = loose or found.loose
-        meter.charge(1 + len(found.entries) // ENTRIES_PER_STEP)
+        meter.charge(1 + len(found.entries) // 2)
         for key, item in found.entries.items():
             size += with_entry(found, entries, key, item)
     return meter.made(Map(entries, size, loose=loose))

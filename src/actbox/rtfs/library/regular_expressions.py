@@ -19,6 +19,7 @@ def _found(
 ) -> Iterator[Any]:
     expression, text = expect_string(pattern, name), expect_string(s, name)
     meter.charge(1 + len(text) // COPIED_PER_STEP)
+    meter.check_time()  # what a search takes is no matter of steps
     return matches(how, expression, text, meter.seconds_left())
 
 

@@ -94,12 +94,8 @@ class RtfsSandbox(NoFiles, Sandbox):
         raise Unsupported("the rtfs engine runs no commands; the linux engine does")
 
     def session(self, *, forkable: bool = False) -> Session:
-        if forkable:
-            raise Unsupported("the rtfs engine cannot fork sessions; open one without forkable, or define again")
         self._check_running()
-        session = RtfsSession(self._begun, self._budget, self._sessions.discard)
-        self._sessions.add(session)
-        return session
+        return RtfsSession(self._begun, self._sessions, Interpreter(budget=self._budget), forkable=forkable)
 
     async def execute(
         self,

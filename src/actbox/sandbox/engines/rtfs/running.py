@@ -7,6 +7,8 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorKind
@@ -14,15 +16,20 @@ from actbox.core.events import Completed, Event
 from actbox.core.limits import Limits
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult, Usage
+from actbox.rtfs.background import in_background
 from actbox.rtfs.errors import ReadError
 from actbox.rtfs.evaluator import Interpreter
 from actbox.rtfs.failures import RtfsError
+from actbox.rtfs.values import size_of
 from actbox.sandbox.clock import WallClock
 from actbox.sandbox.ending import Stop
 from actbox.tools import Toolset
 
 from .calls import RunHost
 from .outcome import failed, stopped, succeeded
+
+# Bytes of a value that is made into a result in the event loop itself; that of a larger one takes a thread.
+_TOLD_AT_ONCE: Final = 16 * 1024
 
 _log = logging.getLogger("actbox")
 
@@ -128,10 +135,15 @@ class RtfsRun:
         source = self._program.code
         try:
             value = await self._interpreter.eval_async(source)
-            return succeeded(value, self._limits.message_bytes, self._engine)
+            tell = partial(succeeded, value, self._limits.message_bytes, self._engine)
+            return tell() if size_of(value) <= _TOLD_AT_ONCE else await in_background(tell, _nothing)
         except (ReadError, RtfsError) as error:
             return failed(error, source, self._engine)
         except Exception as error:  # a fault of ours: a result, and not the end of the agent
             _log.error("an RTFS program could not be evaluated", exc_info=error)
             fault = Stop(ErrorKind.SANDBOX, f"the evaluator failed: {type(error).__name__}: {error}")
             return stopped(fault, self._engine)
+
+
+def _nothing() -> None:
+    """Stop what is being told: it ends soon by itself."""

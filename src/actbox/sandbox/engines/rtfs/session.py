@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
-from actbox.core.errors import ErrorKind, SandboxStopped, Unsupported
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.rtfs.budget import Budget
 from actbox.rtfs.evaluator import Interpreter
 from actbox.rtfs.host import PURE, Host
 from actbox.rtfs.values import Value
@@ -29,13 +28,20 @@ Begin = Callable[[Program | str, Tools, float | None, Callable[[Program, RunHost
 
 
 class RtfsSession(NoFiles, Session):
-    """Definitions that last. An error, a timeout or a cancellation ends a program and never the session."""
+    """Definitions that last. An error, a timeout or a cancellation ends a program and never the session.
 
-    def __init__(self, begin: Begin, budget: Budget, on_close: Callable[[RtfsSession], None]) -> None:
+    Values never change, so a copy shares all that there is at that moment, and costs next to nothing.
+    """
+
+    def __init__(self, begin: Begin, family: set[RtfsSession], interpreter: Interpreter, *, forkable: bool) -> None:
+        """`family`: the sandbox's open sessions, to which this one belongs until it is closed."""
         self._begin = begin
-        self._on_close = on_close
+        self._family = family
+        self._family.add(self)
+        self._forkable = forkable
         self._host = _HostOfTheRun()
-        self._interpreter = Interpreter(host=self._host, budget=budget)
+        self._interpreter = interpreter.fork(host=self._host)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
         self._run: RtfsRun | None = None
         self._closed = False
@@ -45,13 +51,13 @@ class RtfsSession(NoFiles, Session):
         return not self._closed
 
     async def start(self) -> None:
-        self._check_open()
+        self._check_usable()
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._on_close(self)
+        self._family.discard(self)
         if self._run is not None:
             self._run.end(_CLOSED)
             await asyncio.wrap_future(self._run.ended)
@@ -59,6 +65,7 @@ class RtfsSession(NoFiles, Session):
     async def stream(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
+        self._check_usable()
         async with self._turn:
             run = self._begun(program, tools, timeout)
             async with aclosing(run.events()) as events:
@@ -68,14 +75,20 @@ class RtfsSession(NoFiles, Session):
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
+        self._check_usable()
         async with self._turn:
             return _kept(await self._begun(program, tools, timeout).finish())
 
-    async def fork(self) -> NoReturn:
-        raise Unsupported("the rtfs engine cannot fork sessions; open another one, and define again what it needs")
+    async def fork(self) -> RtfsSession:
+        if not self._forkable:
+            raise Unsupported("a session is forked if it was opened with box.session(forkable=True)")
+        self._check_usable()
+        async with self._turn:
+            self._check_usable()
+            return RtfsSession(self._begin, self._family, self._interpreter, forkable=True)
 
     def _begun(self, program: Program | str, tools: Tools, timeout: float | None) -> RtfsRun:
-        self._check_open()
+        self._check_usable()
         self._run = self._begin(program, tools, timeout, self._prepared)
         return self._run
 
@@ -85,9 +98,14 @@ class RtfsSession(NoFiles, Session):
             self._interpreter.bind(name, data)
         return self._interpreter
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed:
             raise SandboxStopped("the session is closed, or has ended with its sandbox; open a new one")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
 
 
 class _HostOfTheRun:

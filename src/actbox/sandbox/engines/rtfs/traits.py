@@ -41,13 +41,14 @@ TRAITS = Traits(
         "artifact_mib": "language",
     },
     sessions=True,
+    fork=True,
     notes=(
         "deterministic: the same program, inputs and answers of tools come to the same value, or the same error",
         f"a second of processor time is {STEPS_PER_SECOND:,} steps; no value may be larger than message_bytes",
         "memory is counted by the evaluator, from the sizes of the values that are alive",
         "there are no files, no commands and no output: what a program comes to is its value",
-        "programs run in this process and its event loop, to which they give way every few milliseconds",
-        "sessions cannot be forked",
+        "what takes a program more than some milliseconds is done in a thread beside the host's event loop",
+        "in a session each program has the whole of cpu_seconds, and each copy the whole of memory_mib",
         "tool calls are made one after the other, and wait for their answers",
     ),
 )
