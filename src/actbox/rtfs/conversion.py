@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from .failures import BudgetExhausted, invalid, type_error
@@ -13,6 +13,8 @@ from .text import float_text
 from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, described
 
 _PLAIN = frozenset({type(None), bool, int, str})
+_PLAIN_OR_FLOAT = _PLAIN | {float}
+_NUMBERS = frozenset({bool, int})
 
 
 def to_json(value: Value) -> Any:
@@ -115,14 +117,29 @@ def from_json(data: Any, *, loose: bool = False) -> Value:
                 for key in item:
                     if type(key) is not str:
                         raise type_error(f"a key of type {type(key).__name__} is none of JSON; keys are text")
+                if _is_flat(item.values()):
+                    open_ids.discard(id(item))
+                    done.append(Map(dict(item), loose=loose))
+                    continue
                 work.append((None, (tuple(item), id(item))))
                 work.extend((part, None) for part in reversed(item.values()))
+            elif _is_flat(item):
+                open_ids.discard(id(item))
+                done.append(Vector(tuple(item)))
             else:
                 work.append((None, (len(item), id(item))))
                 work.extend((part, None) for part in reversed(item))
         else:
             done.append(_scalar_from_json(item))
     return done[0]
+
+
+def _is_flat(values: Collection[Any]) -> bool:
+    """Return whether these are scalars that are values as they are, which is found out without a look at each."""
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN_OR_FLOAT:
+        return False
+    return int not in kinds or (kinds <= _NUMBERS and INT_MIN <= min(values) and max(values) <= INT_MAX)
 
 
 def _scalar_from_json(data: Any) -> Value:

@@ -33,6 +33,7 @@ _INSTEAD = {
     "deref": "deref is not in RTFS, whose values never change",
     "println": "println is not in RTFS, which prints nothing; make it part of the value",
     "print": "print is not in RTFS, which prints nothing; make it part of the value",
+    "identity": "identity is not in RTFS; use (fn [x] x)",
     "list": "list is not in RTFS; use vector or [a b]",
     "lambda": "lambda is not in RTFS; use (fn [x] …)",
     "letrec": "letrec is not in RTFS; let does it",

@@ -35,7 +35,7 @@ class _Sequence:
 
     def __init__(self, items: Iterable[Value] = (), size: int = -1) -> None:
         self.items = items if type(items) is tuple else tuple(items)
-        self.size = EMPTY_BYTES + sum(map(size_of, self.items)) + 8 * len(self.items) if size < 0 else size
+        self.size = EMPTY_BYTES + heads(self.items) if size < 0 else size
 
     def __len__(self) -> int:
         return len(self.items)
@@ -130,6 +130,7 @@ class _Missing:
 MISSING: Final = _Missing()
 """No value at all, not even nil; never seen by a program."""
 
+_SCALARS = frozenset({int, float, bool, type(None)})
 _KEYS = frozenset({str, int, Keyword, Symbol, type(None), Timestamp, Uuid, Resource})
 _NAMES: dict[type, str] = {
     type(None): "nil",
@@ -202,6 +203,8 @@ def entry_size(inner: Any, value: Value) -> int:
 
 def heads(items: tuple[Value, ...]) -> int:
     """Return the bytes that a sequence loses when it loses these items."""
+    if len(items) > 64 and _SCALARS.issuperset(map(type, items)):
+        return (SCALAR_BYTES + REFERENCE_BYTES) * len(items)
     return sum(map(size_of, items)) + REFERENCE_BYTES * len(items)
 
 

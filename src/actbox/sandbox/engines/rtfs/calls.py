@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
 from actbox.core.limits import Limits
+from actbox.rtfs.background import in_background
 from actbox.rtfs.conversion import from_json, to_json
 from actbox.rtfs.failures import BudgetExhausted, RtfsError
 from actbox.rtfs.host import named_arguments
@@ -22,6 +24,14 @@ from actbox.sandbox.clock import WallClock
 from actbox.sandbox.guest.wire import MAX_DEPTH, is_too_deep
 from actbox.tools import Tool, Toolset
 from actbox.tools.prepared import PreparedCall
+
+
+SENT_AT_ONCE: Final = 16 * 1024
+"""Bytes of values that are converted in the event loop itself; more are in a thread."""
+
+
+_CONVERTED_AT_ONCE: Final = 1000
+"""Elements of a tool's answer that are converted in the event loop itself; more are in a thread."""
 
 
 class ToolFailure(RtfsError):
@@ -49,19 +59,25 @@ class RunHost:
         """Ask nobody any more: the run is being ended."""
         self._questions.withdraw()
 
-    def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Awaitable[Value]:
-        """Begin one call."""
+    async def call(self, name: str, arguments: tuple[Value, ...], meta: Mapping[str, Any]) -> Value:
+        """Make one call."""
         if not len(self._toolset):
             raise Refused("SecurityViolation", f"{name} was called, and this run has no tools")
         if self.count >= self._limits.tool_calls:
             most = counted(self._limits.tool_calls, "tool call")
             raise BudgetExhausted("tool_calls", f"the program made more than {most}")
         tool = self._toolset.get(name)
+        size = sum(map(size_of, arguments))
+        prepare = partial(self._prepared, name, tool, arguments)
+        given = prepare() if size <= SENT_AT_ONCE else await in_background(prepare, _nothing)
+        self._spend(size)
+        self.count += 1
+        return await self._answer(Call(self.count, name, given), tool)
+
+    def _prepared(self, name: str, tool: Tool | None, arguments: tuple[Value, ...]) -> dict[str, Any]:
         given = _as_sent(arguments) if tool is None else named_arguments(tool, arguments)
         self._check(name, given)
-        self._spend(sum(map(size_of, arguments)))
-        self.count += 1
-        return self._answer(Call(self.count, name, given), tool)
+        return given
 
     async def _answer(self, call: Call, tool: Tool | None) -> Value:
         prepared: PreparedCall | None = None
@@ -82,7 +98,10 @@ class RunHost:
         if tool is not None and not failure:
             try:
                 answer = await (tool.call(call.arguments) if prepared is None else prepared.make())
-                value = self._value(answer)
+                is_large = isinstance(answer, (list, tuple, dict)) and len(answer) > _CONVERTED_AT_ONCE
+                convert = partial(self._value, answer)
+                value = await in_background(convert, _nothing) if is_large else convert()
+                self._spend(size_of(value))
             except ToolError as error:
                 failure = str(error)
             except asyncio.CancelledError:
@@ -125,10 +144,11 @@ class RunHost:
             value = from_json(answer, loose=True)
         except RtfsError as error:
             raise ToolError(f"the result cannot be sent: {error.message}") from None
+        except RuntimeError as error:  # a thread reads it while the host writes into it
+            raise ToolError(f"the result cannot be sent: {error}") from None
         size, most = size_of(value), self._limits.message_bytes
         if size > most:
             raise ToolError(f"the result has more than the {most:,} bytes that a message may have; ask for less")
-        self._spend(size)
         return value
 
     def _spend(self, size: int) -> None:
@@ -136,6 +156,10 @@ class RunHost:
         if self._bytes_left < 0:
             most = self._limits.tool_bytes
             raise BudgetExhausted("tool_bytes", f"arguments and results of tool calls had more than {most:,} bytes")
+
+
+def _nothing() -> None:
+    """Stop what is being converted: it ends soon by itself."""
 
 
 def _as_sent(arguments: tuple[Value, ...]) -> dict[str, Any]:

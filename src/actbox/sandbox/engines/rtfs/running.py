@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorKind
@@ -25,11 +24,8 @@ from actbox.sandbox.clock import WallClock
 from actbox.sandbox.ending import Stop
 from actbox.tools import Toolset
 
-from .calls import RunHost
+from .calls import SENT_AT_ONCE, RunHost
 from .outcome import failed, stopped, succeeded
-
-# Bytes of a value that is made into a result in the event loop itself; that of a larger one takes a thread.
-_TOLD_AT_ONCE: Final = 16 * 1024
 
 _log = logging.getLogger("actbox")
 
@@ -136,7 +132,7 @@ class RtfsRun:
         try:
             value = await self._interpreter.eval_async(source)
             tell = partial(succeeded, value, self._limits.message_bytes, self._engine)
-            return tell() if size_of(value) <= _TOLD_AT_ONCE else await in_background(tell, _nothing)
+            return tell() if size_of(value) <= SENT_AT_ONCE else await in_background(tell, _nothing)
         except (ReadError, RtfsError) as error:
             return failed(error, source, self._engine)
         except Exception as error:  # a fault of ours: a result, and not the end of the agent
