@@ -33,6 +33,21 @@ def test_an_error_shows_the_place_and_the_mend(actbox):
     assert "hint: cond is not in RTFS; use match or nested if" in text
 
 
+def test_many_programs_are_of_the_sandbox_s_language_or_of_the_one_that_is_said(actbox, tmp_path):
+    out = tmp_path / "results.jsonl"
+    lines = b'{"id": 1, "code": "(inc n)", "inputs": {"n": 1}}\n{"id": 2, "code": "1", "language": "python"}\n'
+    lines += b'{"id": 3, "code": "(+ 1 1)", "language": "rtfs"}\n{"id": 4, "code": "1", "language": 5}\n'
+    for choice in ("--sandbox", "--language"):
+        done = actbox("map", "-", "--out", str(out), "--ordered", choice, "rtfs", input=lines)
+        results = {found["id"]: found for found in map(json.loads, out.read_text().splitlines())}
+        assert (results[1]["value"], results[3]["value"]) == (2, 2), done.stderr
+        assert (results[2]["error"]["kind"], done.returncode) == ("UNSUPPORTED", 1)
+        assert "its language is not text" in results[4]["error"]["message"]
+        out.unlink()
+    done = actbox("map", "-", "--out", str(out), "--language", "cobol", input=lines)
+    assert (done.returncode, b"no such language" in done.stderr) == (2, True)
+
+
 def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
     (tmp_path / "bad.rtfs").write_bytes(b"(+ 1\n \xff)")
     for arguments, words in (

@@ -225,3 +225,36 @@ def test_bindings_are_read_by_keyword_and_by_string():
     assert evaluate('(get-in inputs ["name" :first])', bindings={"inputs": inputs}) == "Ada"
     assert evaluate("(let [{:keys [values]} inputs] (count values))", bindings={"inputs": inputs}) == 3
     assert evaluate("(:values (assoc inputs :more 1))", bindings={"inputs": inputs}).items == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '(defn ^{:doc "x"} f [x] x) (f 1)',
+        "(defn ^:delegation f [x] x) (f 1)",
+        "(defn ^:delegation :local f [x] x) (f 1)",
+        '(defn ^:delegation :remote "model" f [x] x) (f 1)',
+        '((fn ^:delegation :local-model "m" [x] x) 1)',
+        "((fn ^{:a 1} ^{:b 2} [x] x) 1)",
+        "(def ^{:a 1} x 1)",
+        "(let [[a & r :as all] [1 2]] (- (count all) (count r)))",
+        "(let [[a b :as all] [1 0]] (+ a b (nth all 1)))",
+        "((fn [[a :as all]] (first all)) [1])",
+    ],
+)
+def test_metadata_before_names_and_whole_values_beside_their_parts(source):
+    assert evaluate(source) == 1
+
+
+def test_in_lenient_mode_only_a_function_can_mean_itself_by_its_name():
+    assert evaluate("(let [x 1 x (+ x 1)] x)", lenient=True) == 2
+    assert evaluate("(let [f (fn [n] (if (= n 0) 7 (f (- n 1))))] (f 3))", lenient=True) == 7
+    with pytest.raises(RtfsError, match="TypeError"):
+        evaluate("(let [x 1 x (+ x 1)] x)")
+
+
+def test_a_wrong_type_says_what_is_wrong_by_its_name():
+    with pytest.raises(ReadError, match=r"UnknownPredicate: `:big` is no predicate"):
+        evaluate("(fn [x : [:and :int [:big 1]]] x)")
+    with pytest.raises(ReadError, match="InvalidRegexPattern: "):
+        evaluate('(fn [x : [:and :string [:matches-regex "("]]] x)')

@@ -220,14 +220,18 @@ def map_programs(
         ),
     ] = False,
     preload: Annotated[list[str] | None, _PRELOAD] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of lines that do not say `language`; the sandbox's own unless told."),
+    ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
-    """Run many Python programs, each in a sandbox of its own, and write a line of JSON for each result.
+    """Run many programs, each in a sandbox of its own, and write a line of JSON for each result.
 
     A line of FILE is an object with `code` and, where wanted, `id`
     (text or a whole number; without one it is the text "line 7"),
-    `inputs` (variables by name) and `timeout` (seconds). Other fields
-    are ignored. A line of RESULTS has the id and what `actbox run --json`
+    `inputs` (variables by name), `language` and `timeout` (seconds).
+    Other fields are ignored. A line of RESULTS has the id and what `actbox run --json`
     prints; a program that fails, or cannot be run, has its line too.
 
     Nothing that was done is lost: after Ctrl-C every finished program is
@@ -253,6 +257,7 @@ def map_programs(
         preload=preload or [],
         opening=Opening(engine=sandbox, allow_unisolated=allow_unisolated, options=options_from(options or [])),
         ordered=ordered,
+        language=language,
     )
     return map_request(request)
 

@@ -39,13 +39,13 @@ class Job:
     problem: str = ""
 
 
-def parse_job(number: int, line: bytes) -> Job:
-    """Return the job that a line describes; never raises. Lines count from 1."""
+def parse_job(number: int, line: bytes, language: str) -> Job:
+    """Return the job that a line describes; never raises. Lines count from 1; `language`: of one that says none."""
     identity: JobId = f"line {number}"
     try:
         fields = _fields(line)
         identity = _identity(fields, identity)
-        program = Program(_code(fields), inputs=_inputs(fields))
+        program = Program(_code(fields), _language(fields, language), inputs=_inputs(fields))
         return Job(id=identity, line=number, program=program, timeout=_timeout(fields))
     except InvalidValue as error:
         return Job(id=identity, line=number, problem=f"line {number}: {error}")
@@ -58,14 +58,17 @@ def is_job_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-async def read_jobs(descriptor: int) -> AsyncIterator[Job]:
-    """Read jobs as they are asked for. Raises `UsageError` where the file cannot be read on."""
+async def read_jobs(descriptor: int, language: str) -> AsyncIterator[Job]:
+    """Read jobs as they are asked for; `language` is that of lines that say none.
+
+    Raises `UsageError` where the file cannot be read on.
+    """
     lines = _Lines()
     while piece := await _read(descriptor):
         for number, line in lines.feed(piece):
-            yield parse_job(number, line)
+            yield parse_job(number, line, language)
     for number, line in lines.end():
-        yield parse_job(number, line)
+        yield parse_job(number, line, language)
 
 
 async def jobs_to_do(
@@ -187,6 +190,15 @@ def _code(fields: dict[str, Any]) -> str:
     if not isinstance(code, str):
         raise InvalidValue("its code is not text" if "code" in fields else "it has no code")
     return code
+
+
+def _language(fields: dict[str, Any], default: str) -> str:
+    language = fields.get("language")
+    if language is None:
+        return default
+    if not isinstance(language, str):
+        raise InvalidValue("its language is not text")
+    return language
 
 
 def _inputs(fields: dict[str, Any]) -> dict[str, Any]:

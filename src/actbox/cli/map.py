@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
+from actbox.sandbox.languages import ENGINES_OF, language_of
 from actbox.sandbox.mapping import default_concurrency, result_of
 from actbox.sandbox.parallel import in_parallel
 
@@ -41,6 +42,8 @@ class MapRequest:
     resume: bool
     ordered: bool
     opening: Opening
+    language: str
+    """Of lines that say none."""
 
 
 def parse_map_request(
@@ -54,8 +57,13 @@ def parse_map_request(
     preload: Sequence[str],
     opening: Opening,
     ordered: bool,
+    language: str | None,
 ) -> MapRequest:
     """Return what the options describe. Raises `UsageError`, which names the wrong option."""
+    if language is not None and language not in ENGINES_OF:
+        raise UsageError(f"--language {language}: there is no such language", f"there are: {', '.join(ENGINES_OF)}")
+    if language is not None and opening.engine == "auto" and len(ENGINES_OF[language]) == 1:
+        opening = replace(opening, engine=ENGINES_OF[language][0])
     at_once = default_concurrency() if concurrency is None else concurrency
     if at_once < 1:
         raise UsageError(
@@ -72,6 +80,7 @@ def parse_map_request(
         concurrency=at_once,
         resume=resume,
         ordered=ordered,
+        language=language or language_of(opening.engine),
         opening=opening,
     )
 
@@ -122,7 +131,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
     async with request.opening.open(request.policy) as box:
         if not box.traits.isolated:
             _say(f"warning: {NO_ISOLATION}")
-        jobs = jobs_to_do(read_jobs(source), results.done, skip)
+        jobs = jobs_to_do(read_jobs(source, request.language), results.done, skip)
         try:
             async with aclosing(
                 in_parallel(jobs, call, concurrency=request.concurrency, ordered=request.ordered)

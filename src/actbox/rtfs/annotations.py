@@ -18,7 +18,10 @@ def parse(form: Form, structs: Mapping[str, Schema]) -> Schema:
     try:
         return parse_schema(form, names=structs)
     except SchemaError as error:
-        raise malformed(form, error.message, "a type such as :int, [:vector :string] or [:map [:k :any]]") from None
+        name = "" if error.name == "TypeValidationError" else f"{error.name}: "
+        raise malformed(
+            form, f"{name}{error.message}", "a type such as :int, [:vector :string] or [:map [:k :any]]"
+        ) from None
 
 
 def checker(schema: Schema, what: str, environment: Environment, *, every: bool = False) -> Callable[[Value], Value]:

@@ -12,7 +12,7 @@ from .failures import RtfsError, type_error
 from .functions import Closure, Function
 from .patterns import PatternCompiler
 from .scope import Label, Scope, Slot
-from .shapes import Binding, bindings, body_of, shape
+from .shapes import Binding, bindings, body_of, head_name, shape
 from .syntax import Form, ListForm, Position, Symbol
 from .values import MISSING, Value, described
 
@@ -109,7 +109,7 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
     pairs = bindings(parts[0])
     body = body_of(parts[1:])
     inner = Scope(scope.builder, scope)
-    if any(isinstance(b.pattern, Symbol) and compiler.means_itself(b.pattern.name, b.value) for b in pairs):
+    if any(_means_itself(compiler, binding) for binding in pairs):
         return (yield from _recursive_let(compiler, pairs, body, inner, tail))
     builder = scope.builder
     before: list[tuple[Operand, int]] = []
@@ -134,6 +134,13 @@ def let_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Co
     for (value, slot), place in zip(before, places, strict=True):
         builder.fill(place, EVALUATE, value.cost, value.run, slot)
     return last
+
+
+def _means_itself(compiler: Compiler, binding: Binding) -> bool:
+    """Return whether a value mentions its own name; in lenient mode only a function can mean itself by that."""
+    if not isinstance(binding.pattern, Symbol) or (compiler.lenient and head_name(binding.value) not in ("fn", "λ")):
+        return False
+    return compiler.means_itself(binding.pattern.name, binding.value)
 
 
 def _recursive_let(compiler: Compiler, pairs: list[Binding], body: Form, inner: Scope, tail: bool) -> Compiling:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from .failures import BudgetExhausted, invalid, type_error
+from .floats import float_text
 from .syntax import Keyword, Resource, Symbol, Timestamp, Uuid
-from .text import float_text
 from .values import INT_MAX, INT_MIN, ErrorValue, List, Map, Value, Vector, described
 
 _PLAIN = frozenset({type(None), bool, int, str})
@@ -139,7 +139,7 @@ def _is_flat(values: Collection[Any]) -> bool:
     kinds = set(map(type, values))
     if not kinds <= _PLAIN_OR_FLOAT:
         return False
-    return int not in kinds or (kinds <= _NUMBERS and INT_MIN <= min(values) and max(values) <= INT_MAX)
+    return int not in kinds or (kinds <= _NUMBERS and min(values) >= INT_MIN and max(values) <= INT_MAX)
 
 
 def _scalar_from_json(data: Any) -> Value:

@@ -10,8 +10,18 @@ from .code import EVALUATE, RETURN, Code, Frame
 from .direct import Operand
 from .functions import Closure
 from .scope import Builder, Scope, Slot, capture
-from .shapes import Parameter, body_of, is_colon, is_type_keyword, malformed, parameters, shape, symbol_name
-from .syntax import Annotated, Form, ListForm, Literal, Symbol
+from .shapes import (
+    Parameter,
+    body_of,
+    is_colon,
+    is_type_keyword,
+    malformed,
+    parameters,
+    shape,
+    symbol_name,
+    without_metadata,
+)
+from .syntax import Form, ListForm, Literal, Symbol
 from .values import Value
 
 if TYPE_CHECKING:
@@ -22,16 +32,16 @@ CLOSURE_BYTES = 96
 
 def fn_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(fn [name …] : Type body …)`."""
-    shape(form, 2, None, "(fn [name …] expression …)")
+    parts = without_metadata(shape(form, 2, None, "(fn [name …] expression …)"))
     if compiler.lenient and not compiler.is_looping(form) and compiler.mentions(form, "recur"):
         return (yield (compiler.looping(form), scope, tail))
-    return (yield from function(compiler, form, form.items[1:], "fn", scope))
+    return (yield from function(compiler, form, parts, "fn", scope))
 
 
 def defn_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(defn name "what it does" [name …] : Type body …)`."""
     expected = "(defn name [name …] expression …)"
-    parts = shape(form, 3, None, expected)
+    parts = without_metadata(shape(form, 3, None, expected))
     name = symbol_name(parts[0], expected)
     parts = parts[1:]
     if isinstance(parts[0], Literal) and isinstance(parts[0].value, str) and len(parts) > 2:
@@ -48,10 +58,10 @@ def defn_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> C
 def function(compiler: Compiler, form: Form, parts: tuple[Form, ...], name: str, scope: Scope) -> Compiling:
     """Compile what follows the name of a function: parameters, return type, body."""
     expected = "[name …] expression …"
-    signature = parts[0]
-    while isinstance(signature, Annotated):
-        signature = signature.form
-    fixed, rest = parameters(signature)
+    parts = without_metadata(parts)
+    if not parts:
+        raise malformed(form, "the function has no parameters", expected)
+    fixed, rest = parameters(parts[0])
     parts = parts[1:]
     returns: Form | None = None
     if len(parts) >= 2 and is_colon(parts[0]):

@@ -229,13 +229,15 @@ class Machine:
                             break
                         spent += 1
                         if spent > meter.room:
-                            meter.charge(spent)
-                            meter.check_time()
-                            spent, meter.room = 0, min(SLICE, meter.steps_left)
                             if self.pauses:
+                                meter.charge(spent - 1)  # the last one is done when this goes on
+                                meter.check_time()
                                 stack.append(entry)
                                 self._code, self._pc = _returning(value), 0
                                 return PAUSED
+                            meter.charge(spent)
+                            meter.check_time()
+                            spent, meter.room = 0, min(SLICE, meter.steps_left)
                         try:
                             function, given = entry[1].send(value)
                         except StopIteration as stop:

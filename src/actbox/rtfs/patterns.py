@@ -79,6 +79,9 @@ class PatternCompiler:
 
     def _vector(self, form: VectorForm, slot: int, inner: list[tuple[Form, int]]) -> Step:
         items = list(form.items)
+        if not self._refutable and len(items) > 1 and items[-2] == Keyword("as") and isinstance(items[-1], Symbol):
+            inner.append((items[-1], slot))
+            items = items[:-2]
         rest = -1
         has_rest = Symbol("&") in items
         if has_rest:

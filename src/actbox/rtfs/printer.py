@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from math import isinf, isnan
 
 from . import tokens
 from .errors import WriteError
+from .floats import float_literal
 from .syntax import (
     Annotated,
     Context,
@@ -152,14 +152,4 @@ def _literal(value: bool | int | float | str | None) -> str:
         if tokens.INT_MIN <= value <= tokens.INT_MAX:
             return str(value)
         raise WriteError(f"an integer of {value.bit_length()} bits does not fit in 64")
-    return float_text(value)
-
-
-def float_text(value: float) -> str:
-    """Return a float as RTFS writes it: digits on both sides of the point, as few as tell it from its neighbours."""
-    if isnan(value):
-        return "##NaN"
-    if isinf(value):
-        return "##Inf" if value > 0 else "##-Inf"
-    digits, exponent, power = repr(value).partition("e")
-    return (digits if "." in digits else f"{digits}.0") + exponent + power.lstrip("+")
+    return float_literal(value)

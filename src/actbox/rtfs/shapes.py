@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import ReadError
-from .syntax import NOWHERE, Form, Keyword, ListForm, MapForm, Symbol, VectorForm
+from .syntax import NOWHERE, Annotated, Form, Keyword, ListForm, Literal, MapForm, Symbol, VectorForm
 
 _TYPE_NAMES = frozenset(
     {
@@ -47,6 +47,25 @@ def symbol_name(form: Form, expected: str) -> str:
     if not isinstance(form, Symbol):
         raise malformed(form, "not a name", expected)
     return form.name
+
+
+_TARGETS = frozenset({"local", "local-model", "remote"})
+
+
+def without_metadata(parts: tuple[Form, ...]) -> tuple[Form, ...]:
+    """Return what follows `fn`, `defn` or `def` without the metadata at its beginning, which nothing here needs.
+
+    `^:delegation` may say a target, which then stands between it and the name: `^:delegation :remote "model" name`.
+    """
+    while parts and isinstance(parts[0], Annotated):
+        form = parts[0].form
+        if isinstance(form, Keyword) and form.name in _TARGETS:
+            parts = parts[1:]
+            if len(parts) > 1 and isinstance(parts[0], Literal) and isinstance(parts[0].value, str):
+                parts = parts[1:]
+        else:
+            parts = (form, *parts[1:])
+    return parts
 
 
 def is_colon(form: Form) -> bool:

@@ -17,7 +17,7 @@ from .loops import dotimes_form, for_form, step_loop_form
 from .matching import match_form
 from .modules import defstruct_form, import_form, module_form
 from .scope import Scope
-from .shapes import body_of, is_colon, is_type_keyword, malformed, shape, symbol_name
+from .shapes import body_of, is_colon, is_type_keyword, malformed, shape, symbol_name, without_metadata
 from .syntax import Form, ListForm, Literal, VectorForm
 from .trying import try_form
 
@@ -69,7 +69,9 @@ def do_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Com
 def def_form(compiler: Compiler, form: ListForm, scope: Scope, tail: bool) -> Compiling:
     """`(def name value)`, `(def name : Type value)`."""
     expected = "(def name value)"
-    parts = shape(form, 2, 4, expected)
+    parts = without_metadata(shape(form, 2, None, expected))
+    if len(parts) > 4:
+        raise malformed(form, "def has too many parts", expected)
     name = symbol_name(parts[0], expected)
     schema: Form | None = None
     if len(parts) == 4 and is_colon(parts[1]):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
 from typing import Any
 
+from .floats import float_literal, float_text
 from .syntax import Context, Keyword, Resource, Symbol, Timestamp, Uuid
 from .values import ErrorValue, List, Map, Value, Vector
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
-def show(value: Value) -> str:
-    """Return the value as text: a string as it is, one inside a collection in quotes; `4.0` as `4`, nil as `nil`."""
+def show(value: Value, *, exact: bool = False) -> str:
+    """Return the value as text: a string as it is, one inside a collection in quotes; `4.0` as `4`, nil as `nil`.
+
+    `exact`: floats as literals, so that nobody takes `4.0` for the integer.
+    """
     if type(value) is str:
         return value
     pieces: list[str] = []
@@ -30,6 +32,8 @@ def show(value: Value) -> str:
         elif kind is Map:
             parts = [part for pair in item.pairs() for part in pair]
             _push(left, "{", parts, "}")
+        elif kind is float and exact:
+            pieces.append(float_literal(item))
         else:
             pieces.append(quoted(item) if kind is str else _scalar(item))
     return "".join(pieces)
@@ -78,13 +82,3 @@ def _scalar(value: Any) -> str:
     if kind is ErrorValue:
         return str(value.message)
     return f"#<function {value.name}>"
-
-
-def float_text(value: float) -> str:
-    """Return the shortest digits that read as this number, never with an exponent, whole numbers without a point."""
-    if not math.isfinite(value):
-        return "NaN" if value != value else "inf" if value > 0 else "-inf"
-    digits = repr(value)
-    if "e" in digits:
-        digits = format(Decimal(digits), "f")
-    return digits.removesuffix(".0")

@@ -7,7 +7,7 @@ from typing import Any
 from actbox.rtfs.budget import Meter
 from actbox.rtfs.failures import type_error
 from actbox.rtfs.syntax import Keyword
-from actbox.rtfs.values import Map, Value, Vector, described
+from actbox.rtfs.values import ErrorValue, Map, Value, Vector, described
 
 
 def make_vector(meter: Meter, *items: Value) -> Value:
@@ -26,4 +26,6 @@ def get_by_keyword(key: Keyword, where: Value, default: Value = None) -> Value:
         return where.find(key, default)
     if where is None:
         return default
+    if type(where) is ErrorValue:
+        raise type_error(f":{key.name} is looked up in a map, not in an error, whose message is (.getMessage error)")
     raise type_error(f":{key.name} is looked up in a map, not in {described(where)}")

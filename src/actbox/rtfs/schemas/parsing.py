@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
+from actbox.rtfs.reader import read
 from actbox.rtfs.syntax import Form, Keyword, Literal, MapForm, Node, Symbol, VectorForm
 from actbox.rtfs.values import Value
 
@@ -52,10 +53,16 @@ _WHOLE: dict[str, Schema] = {
 
 
 def parse_schema(source: Form | Value, *, names: Mapping[str, Schema] = _NO_NAMES) -> Schema:
-    """Return the schema that a form says, or a value: `[:vector :int]` where it was evaluated is a vector of keywords.
+    """Return the schema that a form says, or its text, or a value: what `[:vector :int]` evaluates to says the same.
 
-    `names` are types of the caller's own, as `defstruct` makes them. Raises `SchemaError` for what is no schema.
+    `names` are types of the caller's own, as `defstruct` makes them. Raises `SchemaError` for what is no schema,
+    and `ReadError` for text that is no source.
     """
+    if isinstance(source, str):
+        forms = read(source)
+        if len(forms) != 1:
+            raise SchemaError(f"a schema is one form, and this text has {len(forms)}")
+        source = forms[0]
     form = cast(Form, source) if isinstance(source, Node) else form_of_value(source)
     return settle(_Parser(names).schema(form))
 

@@ -25,7 +25,6 @@ from actbox.sandbox.guest.wire import MAX_DEPTH, is_too_deep
 from actbox.tools import Tool, Toolset
 from actbox.tools.prepared import PreparedCall
 
-
 SENT_AT_ONCE: Final = 16 * 1024
 """Bytes of values that are converted in the event loop itself; more are in a thread."""
 

@@ -95,7 +95,7 @@ def _json_of(value: Value, most: int) -> Any:
 
 
 def _text(value: Value) -> str:
-    text = quoted(value) if isinstance(value, str) else show(value)
+    text = quoted(value) if isinstance(value, str) else show(value, exact=True)
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} more characters)"
 
 
