@@ -41,6 +41,8 @@ _SECONDS_AT_ONCE: Final = 0.01
 _SECONDS_IN_A_ROW: Final = 0.01
 """How long an evaluation has a thread before the next one has it."""
 
+_ORDINARY: Final = Budget()
+
 _nested: contextvars.ContextVar[int] = contextvars.ContextVar("rtfs_evaluations", default=0)
 
 
@@ -100,7 +102,7 @@ class Interpreter:
         lenient: bool = False,
         on_event: Callable[[HostEvent], None] | None = None,
     ) -> None:
-        self.budget = budget or Budget()
+        self.budget = budget or _ORDINARY
         self.globals: dict[str, Value] = {}
         self._lenient = lenient
         self._meter = Meter(self.budget, self._live_bytes)
@@ -198,7 +200,9 @@ class Interpreter:
         return value
 
     def _next(self, steps: Generator[HostRequest | Paused, None, Value]) -> HostRequest | Paused | Done:
-        with self._environment.of(self.globals, self._meter):
+        environment = self._environment
+        with environment.turn:
+            environment.globals, environment.meter = self.globals, self._meter
             try:
                 return next(steps)
             except StopIteration as stop:
@@ -219,7 +223,7 @@ class Interpreter:
         Return `None` where it would, with everything as it was: programs are pure, so nobody can tell that it was
         begun.
         """
-        if not isinstance(source, (str, bytes)) or len(source) > _CHARACTERS_AT_ONCE or not self._environment.is_free:
+        if not isinstance(source, (str, bytes)) or len(source) > _CHARACTERS_AT_ONCE or self._environment.turn.locked():
             return None
         values, known = dict(self.globals), self._compiler.state()
         self._meter.restrict(_STEPS_AT_ONCE, _BYTES_AT_ONCE, _SECONDS_AT_ONCE)

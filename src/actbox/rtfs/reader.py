@@ -147,7 +147,7 @@ class _Reader:
         line, line_start, line_starts = 1, 0, self.line_starts
         next_line = line_starts[1] if len(line_starts) > 1 else len(self.text) + 1
         for number, token in enumerate(tokens.TOKEN.finditer(self.text)):
-            if look is not None and not number % TOKENS_BETWEEN_LOOKS:
+            if look is not None and number and not number % TOKENS_BETWEEN_LOOKS:
                 look(number)
             kind = token.lastindex
             assert kind is not None, "every alternative is a group"
