@@ -64,7 +64,7 @@ def test_wrong_uses_are_one_sentence_with_a_hint(actbox, tmp_path):
 
 def test_the_conversation_keeps_definitions_and_waits_for_brackets(actbox):
     programs = ["(defn double [x]", "  (* x 2)) ; whole", "", "(double", "", "21)", "(/ 1 0)", '"a', 'b"']
-    lines = "\n".join([*programs, ":doc map", ":doc if", ":doc sprt", ":quit", "1", ""])
+    lines = "\n".join([*programs, ":doc map", ":doc if", ":doc sprt", ":doc cond", "(sqrt 16)", ":quit", "1", ""])
     done = actbox("repl", "--language", "rtfs", input=lines.encode())
     assert done.returncode == 0, done.stderr
     said = done.stdout.decode()
@@ -73,6 +73,8 @@ def test_the_conversation_keeps_definitions_and_waits_for_brackets(actbox):
     assert '"a\\nb"\n' in said
     assert "(map f xs" in said and "(if " in said
     assert "nothing is called sprt; there is sqrt, sort" in said
+    assert "cond is not in RTFS; use match or nested if\n" in said
+    assert "4.0\n" in said
     assert said.rstrip().splitlines()[-1] != "1"
 
 

@@ -35,7 +35,7 @@ def text_of(interpreter: Interpreter, source: str) -> str:
         value = interpreter.eval(source)
     except RtfsError as error:
         return error.name
-    return quoted(value) if isinstance(value, str) else show(value)
+    return quoted(value) if isinstance(value, str) else show(value, exact=True)
 
 
 def test_each_expression_of_the_tour_comes_to_what_stands_beside_it() -> None:

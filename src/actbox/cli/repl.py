@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from actbox.rtfs.errors import ReadError
+from actbox.rtfs.hints import undefined
 from actbox.rtfs.library import LIBRARY
 from actbox.rtfs.reader import read
 from actbox.rtfs.special import SPECIAL_FORMS
@@ -59,7 +60,11 @@ def describe(name: str) -> str:
     form = SPECIAL_FORMS.get(name)
     if form is not None and not form.lenient:
         return inspect.getdoc(form.compile) or f"{name} is a special form"
-    close = difflib.get_close_matches(name, [*LIBRARY, *SPECIAL_FORMS], n=3)
+    hint = undefined(name).hint
+    if hint:
+        return hint
+    known = [*LIBRARY, *(name for name, form in SPECIAL_FORMS.items() if not form.lenient)]
+    close = difflib.get_close_matches(name, known, n=3)
     return f"nothing is called {name}" + (f"; there is {', '.join(close)}" if close else "")
 
 
