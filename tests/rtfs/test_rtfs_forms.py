@@ -258,3 +258,15 @@ def test_a_wrong_type_says_what_is_wrong_by_its_name():
         evaluate("(fn [x : [:and :int [:big 1]]] x)")
     with pytest.raises(ReadError, match="InvalidRegexPattern: "):
         evaluate('(fn [x : [:and :string [:matches-regex "("]]] x)')
+
+
+def test_what_is_easily_mistaken_is_mended_in_the_message():
+    assert error("(map [1 2] inc)").hint == "the function comes before the sequence"
+    assert error("(call rate 1)").hint == "the name of what is called is a keyword: (call :rate …)"
+    assert error("(sum [1 2])").hint.startswith("sum is not in RTFS; use (reduce")
+    assert "(.getMessage error)" in error("(try (/ 1 0) (catch e (:message e)))").message
+
+
+def test_a_name_that_is_nearly_one_of_many_is_found_without_comparing_all():
+    names = "\n".join(f"(def {'n' * 30}{i} 1)" for i in range(3000))
+    assert error(f"{names}\n(strng-upper 1)").hint == "did you mean string-upper?"

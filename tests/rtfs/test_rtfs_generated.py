@@ -1,5 +1,6 @@
 """Any program ends within its budget with a value or an error of the language, and with nothing else."""
 
+import asyncio
 import string
 
 from hypothesis import example, given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from actbox.rtfs.budget import Budget
 from actbox.rtfs.conversion import from_json, json_text, parse_json_text, to_json
 from actbox.rtfs.errors import ReadError
-from actbox.rtfs.evaluator import evaluate
+from actbox.rtfs.evaluator import evaluate, evaluate_async
 from actbox.rtfs.failures import RtfsError
 from actbox.rtfs.library import LENIENT, LIBRARY
 from actbox.rtfs.special import SPECIAL_FORMS
@@ -89,6 +90,20 @@ def test_a_program_ends_in_the_same_way_every_time(source, steps):
         except (ReadError, RtfsError) as error:
             ends.add(str(error))
     assert len(ends) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(PROGRAMS)
+@example("(reduce + (range 0 9000))")
+def test_a_program_ends_in_the_same_way_wherever_it_is_evaluated(source):
+    def told(evaluated):
+        try:
+            return show(evaluated())
+        except (ReadError, RtfsError) as error:
+            return str(error)
+
+    inline = told(lambda: evaluate(PRELUDE + source, budget=BUDGET))
+    assert told(lambda: asyncio.run(evaluate_async(PRELUDE + source, budget=BUDGET))) == inline
 
 
 JSON = st.recursive(

@@ -102,3 +102,11 @@ def test_a_function_refuses_what_it_cannot_do(source, name):
     with pytest.raises(RtfsError) as caught:
         evaluate(source)
     assert caught.value.name == name
+
+
+def test_a_long_sort_is_stable_and_in_order():
+    count = 70_001
+    data = [[n * 7919 % 1009, n] for n in range(count)]
+    found = evaluate("(sort-by (fn [pair] (first pair)) data)", bindings={"data": data})
+    assert [list(pair.items) for pair in found.items] == sorted(data, key=lambda pair: pair[0])
+    assert evaluate("(sort [])").items == ()

@@ -89,9 +89,9 @@ def test_what_no_source_holds_is_not_written(form: Form):
 
 def test_deep_forms_are_written_and_read():
     form: Form = Literal(1)
-    for _ in range(100_000):
+    for _ in range(20_000):
         form = Unquote(VectorForm((form,)))
-    assert read(write(form), max_depth=200_000) == (form,)
+    assert read(write(form), max_depth=40_000) == (form,)
 
 
 def test_a_form_that_holds_itself_many_times_ends_the_writer_in_bounds():

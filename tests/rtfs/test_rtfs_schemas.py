@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from actbox.rtfs.conversion import from_json
+from actbox.rtfs.errors import ReadError
 from actbox.rtfs.failures import BudgetExhausted
 from actbox.rtfs.reader import read
 from actbox.rtfs.schemas import Problem, Schema, SchemaError, check, explain, parse_schema, regular, validate
@@ -316,3 +317,11 @@ def test_other_values_have_types_too():
     assert check(len, schema(":int")) == Problem((), "TypeMismatch", "expected :int, found function")
     assert not validate(Map({}), schema("[:tuple]"))
     assert parse_schema(Literal(None)) == schema(":nil")
+
+
+def test_a_schema_is_read_from_its_text():
+    assert parse_schema("[:map [:id :int]]") == parse_schema(read("[:map [:id :int]]")[0])
+    with pytest.raises(SchemaError, match="has 2"):
+        parse_schema(":int :string")
+    with pytest.raises(ReadError):
+        parse_schema("[:vector")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from actbox.rtfs.syntax import Form, Keyword, ListForm, Literal, Position, Symbol, VectorForm, walk
 from tests.rtfs.rtfs_forms import forms
 
-DEEP = 200_000
+DEEP = 30_000
 
 
 def deep(innermost: Form) -> Form:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from . import direct
 from .code import HOST, Direct, Frame
 from .direct import Operand, constant
+from .failures import RtfsError
 from .scope import Scope
 from .shapes import shape
-from .syntax import Form, ListForm, Literal
+from .syntax import Form, ListForm, Literal, Symbol
 from .values import Map
 
 if TYPE_CHECKING:
@@ -35,10 +36,24 @@ def host_call(compiler: Compiler, form: ListForm, scope: Scope, tail: bool, meta
     operands = yield from compiler.operands(with_meta, scope)
     travelling = constant(Map()) if meta is None else operands.pop()
     name, arguments = operands[0], operands[1:]
+    run = _named(name.run, parts[0].name) if isinstance(parts[0], Symbol) else name.run
     slot = scope.builder.slot()
     cost = 1 + direct.cost_of(operands)
-    scope.builder.emit(HOST, cost, name.run, _together(arguments, travelling), slot, form.at)
+    scope.builder.emit(HOST, cost, run, _together(arguments, travelling), slot, form.at)
     return direct.local(slot)
+
+
+def _named(run: Direct, written: str) -> Direct:
+    """Return what gives a capability's name, and where there is no such value says how names are written."""
+
+    def named(frame: Frame) -> object:
+        try:
+            return run(frame)
+        except RtfsError as error:
+            error.hint = error.hint or f"the name of what is called is a keyword: (call :{written} …)"
+            raise
+
+    return named
 
 
 def _together(arguments: list[Operand], meta: Operand) -> Direct:

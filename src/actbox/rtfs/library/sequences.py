@@ -27,6 +27,8 @@ from .table import Table, expect_int
 SEQUENCES = Table()
 
 
+_RUN = 1 << 15
+"""Elements that are sorted in one go."""
 _CHARACTER_BYTES = 80
 """What a character costs as a string of its own, beyond those that Python has ready."""
 
@@ -43,7 +45,10 @@ def elements(meter: Meter, value: Value, name: str) -> tuple[Value, ...]:
         meter.charge(len(value) // 16)
         meter.allocate((REFERENCE_BYTES if value.isascii() else _CHARACTER_BYTES) * len(value))
         return tuple(value)
-    raise type_error(f"{name} takes a sequence, not {described(value)}")
+    error = type_error(f"{name} takes a sequence, not {described(value)}")
+    if type_name(value) == "function":
+        error.hint = "the function comes before the sequence"
+    raise error
 
 
 def vector(value: Value, name: str) -> Vector:
@@ -290,8 +295,20 @@ def sorted_by(meter: Meter, keys: list[tuple[str, Any]], items: tuple[Value, ...
         one, other = sorted(kinds)[:2]
         raise type_error(f"a {one} and a {other} have no order")
     meter.charge(len(items) * max(1, len(items).bit_length() // 4))
-    order = sorted(range(len(items)), key=lambda index: keys[index][1])
-    return copied(meter, tuple(items[index] for index in order))
+    return copied(meter, tuple(items[index] for index in _order(keys)))
+
+
+def _order(keys: list[tuple[str, Any]]) -> list[int]:
+    """Return the indexes of the keys in their order; in runs that are merged, since a sort keeps Python's lock."""
+    runs = [list(range(start, min(start + _RUN, len(keys)))) for start in range(0, len(keys), _RUN)] or [[]]
+    for run in runs:
+        run.sort(key=lambda index: keys[index][1])
+    while len(runs) > 1:
+        pairs = [runs[i] + (runs[i + 1] if i + 1 < len(runs) else []) for i in range(0, len(runs), 2)]
+        for run in pairs:
+            run.sort(key=lambda index: keys[index][1])  # two sorted runs, which takes time in proportion
+        runs = pairs
+    return runs[0]
 
 
 @SEQUENCES.metered("sort", least=1, shown="xs")
