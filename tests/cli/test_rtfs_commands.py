@@ -33,6 +33,11 @@ def test_an_error_shows_the_place_and_the_mend(actbox):
     assert "hint: cond is not in RTFS; use match or nested if" in text
 
 
+def test_what_is_no_text_ends_no_conversation(actbox):
+    done = actbox("repl", "--language", "rtfs", input=b"(+ 1 \xff)\n(+ 1 1)\n")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, b"2"), done.stderr
+
+
 def test_many_programs_are_of_the_sandbox_s_language_or_of_the_one_that_is_said(actbox, tmp_path):
     out = tmp_path / "results.jsonl"
     lines = b'{"id": 1, "code": "(inc n)", "inputs": {"n": 1}}\n{"id": 2, "code": "1", "language": "python"}\n'

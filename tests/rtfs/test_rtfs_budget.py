@@ -143,6 +143,7 @@ def test_macros_that_grow_without_end_are_stopped(source):
         ("(assoc {} [1] 2)", "TypeError"),
         ('(parse-json "' + "[" * 100_000 + '")', "InvalidArgument"),
         ('(parse-json "NaN")', "InvalidArgument"),
+        (r'(parse-json "{\"a\": \"\\ud800\"}")', "InvalidArgument"),
         ("(serialize-json +)", "TypeError"),
         ("(serialize-json ##Inf)", "InvalidArgument"),
         ('(serialize-json {:a 1 "a" 2})', "InvalidArgument"),

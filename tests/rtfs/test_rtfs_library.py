@@ -110,3 +110,7 @@ def test_a_long_sort_is_stable_and_in_order():
     found = evaluate("(sort-by (fn [pair] (first pair)) data)", bindings={"data": data})
     assert [list(pair.items) for pair in found.items] == sorted(data, key=lambda pair: pair[0])
     assert evaluate("(sort [])").items == ()
+
+
+def test_characters_beyond_16_bits_come_from_json_in_pairs():
+    assert evaluate(r'(parse-json "[\"\\ud83d\\ude00\", \"\\\\ud800\"]")').items == ("\U0001f600", r"\ud800")

@@ -87,10 +87,11 @@ def _next_program(person: bool) -> str | None:
 
 
 def _line(_: str) -> str:
-    line = sys.stdin.readline()
+    # What is no UTF-8 is an error of the program that it stands in, and not the end of the conversation.
+    line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")
     if not line:
         raise EOFError
-    return line.removesuffix("\n")
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def _goes_on(source: str) -> bool:
@@ -104,4 +105,5 @@ def _goes_on(source: str) -> bool:
 
 def _show(text: str) -> None:
     safe = TerminalText()
+    text = text.encode("utf-8", "backslashreplace").decode()
     print(safe.feed(text) + safe.end() if sys.stdout.isatty() else text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -158,6 +159,7 @@ def _scalar_from_json(data: Any) -> Value:
     raise type_error(f"a Python {type(data).__name__} is no value of RTFS; give JSON data")
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_JSON_DEPTH = 500
 """Nesting that `parse_json_text` reads; deeper text is refused before Python's own reader sees it."""
 
@@ -179,8 +181,12 @@ def parse_json_text(text: str) -> Value:
             depth -= 1
     try:
         data = json.loads(text, parse_constant=_refuse_constant, parse_int=_read_int)
+        if _SURROGATE.search(text):
+            json.dumps(data, ensure_ascii=False).encode()  # raises where one stands alone
     except json.JSONDecodeError as error:
         raise invalid(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except UnicodeEncodeError:
+        raise invalid("not JSON text: half of a surrogate pair is no character") from None
     except RecursionError:  # the caller's own stack was nearly full already
         raise invalid("JSON nested too deeply") from None
     return from_json(data)
