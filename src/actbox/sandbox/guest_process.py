@@ -35,6 +35,8 @@ class GuestProcess(ABC):
     on_network: Callable[[NetworkRequest], None] | None = None
     """Set by the run that goes on now, if any: called in its event loop with each request that was decided on."""
     _untold: deque[NetworkRequest] | None = None
+    explain: Callable[[Ending, str], Ending] | None = None
+    """Set by the engine where how a guest ended says more together with what it has said on standard error."""
     overlays: OverlayChanges | None = None
     """Overlay mounts whose changes are part of a result; `None` where there are none."""
 

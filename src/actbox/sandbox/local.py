@@ -58,6 +58,8 @@ class GuestStart:
 
     stdin: bytes
     """What is on its standard input."""
+    command: bool = False
+    """Whether it is to become a command instead of running a program."""
     session: bool = False
     """Whether it is to run more than one program."""
     forkable: bool = False
@@ -289,7 +291,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     ) -> tuple[bytes, Toolset]:
         """Check a program and its tools, and place its files; return the frame that has it run."""
         if not isinstance(program, Program):
-            program = Program(program)
+            program = Program(program, self.traits.languages[0])
         if program.language not in self.traits.languages:
             raise wrong_language(self.traits.engine, program.language, self.traits.languages)
         toolset = Toolset.for_run(tools)
@@ -298,6 +300,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             {
                 "t": "run",
                 "code": program.code,
+                "language": program.language,
                 "name": program.name,
                 "inputs": program.inputs,
                 "tools": toolset.guest_spec(),
@@ -370,7 +373,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         try:
             async with slots().one():
                 try:
-                    guest = await self._take_guest(GuestStart(stdin=request.stdin))
+                    guest = await self._take_guest(GuestStart(stdin=request.stdin, command=request.is_command))
                 except (SandboxUnavailable, OSError) as error:
                     if self._workspace is not request.workspace:  # it was stopped, which is why
                         yield self._cancelled()

@@ -231,6 +231,8 @@ class Run:
         self._ending = ending
         for stream in self._streams:
             self._read_all(stream)
+        if self._guest.explain is not None:
+            self._ending = self._guest.explain(ending, self._streams[1].text)
         self._conclude()
 
     def _conclude(self) -> None:

@@ -130,12 +130,17 @@ class HostChannel:
     def receive_first(self) -> Dict[str, Any]:
         """Wait for the message that says what to run. Raises `ChannelClosed`, `wire.ProtocolError`."""
         while True:
-            data, descriptors, _, _ = socket.recv_fds(self._sock, _READ_BYTES, 1)
+            # Not a byte of what follows it: that may be meant for another program in this one's place.
+            data, descriptors, _, _ = socket.recv_fds(self._sock, min(self._reader.missing, _READ_BYTES), 1)
             if not data:
                 raise ChannelClosed
             self.stdin = descriptors[0] if descriptors else self.stdin
             for message in self._reader.feed(data):
                 return message
+
+    def hand_over(self) -> None:
+        """Leave the channel open, under its number, for what takes this process's place."""
+        os.set_inheritable(self._fd, True)
 
     def send(self, message: Dict[str, Any]) -> None:
         """Send a message that has no answer. Raises `ChannelClosed`, and what `wire.encode` raises."""

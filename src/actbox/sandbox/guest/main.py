@@ -87,6 +87,8 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
         if channel.stdin >= 0:
             os.dup2(channel.stdin, 0)
         wait()
+        if message.get("channel"):  # the guest of another language
+            channel.hand_over()
         replace_with_command(message)
     started = time.process_time()
     channel.max_bytes = message["message_bytes"]

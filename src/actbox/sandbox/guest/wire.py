@@ -188,6 +188,11 @@ class FrameReader:
             frame = self.take()
 
     @property
+    def missing(self) -> int:
+        """Bytes that have to come, at least, before there is more to take."""
+        return max(self._need - len(self._buffer), 0)
+
+    @property
     def pending(self) -> int:
         """Bytes received that have not been taken."""
         return len(self._buffer)

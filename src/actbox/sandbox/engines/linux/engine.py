@@ -65,7 +65,6 @@ class LinuxSandbox(LocalSandbox):
         self._at_input = [mount for mount in self._mounts if mount["mode"] == "input"]
         self._take_request = {
             "mounts": self._mounts,
-            "watched": self._watched(),
             "tmp_mib": policy.limits.workspace_mib,
             "inodes": inodes_for(policy.limits.workspace_mib),
         }
@@ -198,7 +197,8 @@ class LinuxSandbox(LocalSandbox):
                 if self._network is not None:
                     mounts += self._network.descriptors()
                     self._network.open_gate(child)
-                request = {**self._take_request, "owed": self._debt.begin()}
+                limits = self._tree_limits(start)
+                request = {**self._take_request, "watched": self._watched(limits), "owed": self._debt.begin()}
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True
@@ -208,7 +208,7 @@ class LinuxSandbox(LocalSandbox):
                 for descriptor in mounts:
                     os.close(descriptor)
                 raise
-            child.begin(request, mounts, self.policy.limits, given)
+            child.begin(request, mounts, limits, given)
         except BaseException:
             child.discard()
             raise
@@ -219,12 +219,16 @@ class LinuxSandbox(LocalSandbox):
             self._stock.pool(self._points).refill()
             self._stored.refill()
 
-    def _watched(self) -> dict[str, float]:
+    def _tree_limits(self, start: GuestStart) -> Limits:
+        """Return the limits that hold for a whole tree of processes, the guest's own first one among them."""
+        return self.policy.limits
+
+    def _watched(self, limits: Limits) -> dict[str, float]:
         """Return the limits that are left for pid 1 of the sandbox to look after.
 
         How many processes there are it always notes: the rlimit refuses one too many, and tells nobody.
         """
-        limits, groups = self.policy.limits, support()
+        groups = support()
         watched: dict[str, float] = {"cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
         if groups is None or not groups.enforcer("memory"):
             watched["memory_mib"] = limits.memory_mib

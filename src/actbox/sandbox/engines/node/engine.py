@@ -1,0 +1,138 @@
+"""The sandbox of the `node` engine: that of the `linux` engine, in which each guest becomes Node before its program."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
+from actbox.core.policy import Policy
+from actbox.core.program import Program
+from actbox.sandbox.contract import Tools
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.engines.linux.child import Child
+from actbox.sandbox.engines.linux.debt import Debt
+from actbox.sandbox.engines.linux.engine import LinuxSandbox
+from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.local import GuestStart
+from actbox.sandbox.requests import encode_program
+from actbox.sandbox.workspace import Workspace
+from actbox.tools import Toolset
+
+from .binary import Node
+from .boot import node_command
+from .names import RESERVED
+from .traits import node_traits
+
+if TYPE_CHECKING:
+    from actbox.sandbox.engines.linux.network import Network
+
+# Threads of Node's own: those of V8, of the inspector, and four that read files and look up names.
+_OWN_THREADS: Final = 12
+# Where a Node is shown that lies where no sandbox sees it.
+_SHOWN_AT: Final = "/opt/actbox/node"
+_SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
+_FILE_NAMES: Final = {"javascript": "program.js", "typescript": "program.ts"}
+_PYTHON_FILE_NAME: Final = "program.py"
+_OUT_OF_HEAP: Final = ("JavaScript heap out of memory", "process out of memory")
+
+
+class NodeSandbox(LinuxSandbox):
+    """JavaScript and TypeScript in namespaces of their own, behind a filter of system calls."""
+
+    def __init__(self, policy: Policy, node: Node, network: Network | None = None, debt: Debt | None = None) -> None:
+        """Raise `SandboxUnavailable` off Linux. `network` is what the policy's domains and secrets come to."""
+        self._node = node
+        self._shown_at = str(node.path)
+        # Modules of Python that nobody imports need not be preloaded.
+        policy = dataclasses.replace(policy, preload=())
+        if not _is_seen(node.path):
+            self._shown_at = _SHOWN_AT
+            mount = FileMount(node.path, _SHOWN_AT)
+            if mount not in policy.mounts:  # as it is for a sibling
+                policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
+        super().__init__(policy, network, debt)
+        self.traits = node_traits(self.traits, node)
+
+    def _sibling(self) -> NodeSandbox:
+        return NodeSandbox(self.policy, self._node, self._network, self._debt)
+
+    async def _prepare(
+        self,
+        workspace: Workspace,
+        program: Program | str,
+        tools: Tools,
+        frame_of: Callable[[dict[str, Any]], bytes],
+    ) -> tuple[bytes, Toolset]:
+        if not isinstance(program, Program):
+            program = Program(program, "javascript")
+        if program.language == "typescript" and not self._node.strips_types:
+            raise Unsupported(
+                f"TypeScript needs Node 22.13 or later, and this is {self._node.version_text}: pip install"
+                " 'actbox[node]' brings one, or open_sandbox('node', node=…) names another"
+            )
+        if unusable := sorted(RESERVED.intersection(program.inputs)):
+            raise InvalidValue(f"Program.inputs: {unusable[0]!r} cannot be the name of a variable in JavaScript")
+        if program.name == _PYTHON_FILE_NAME and program.language in _FILE_NAMES:
+            program = dataclasses.replace(program, name=_FILE_NAMES[program.language])
+        return await super()._prepare(workspace, program, tools, frame_of)
+
+    def _frame(self, message: dict[str, Any], variables: Mapping[str, str]) -> bytes:
+        if message["t"] == "exec":
+            return super()._frame(message, variables)
+        bounds = {"message_bytes": self.policy.limits.message_bytes, "workspace": self.guest_root}
+        return encode_program(message | bounds)
+
+    def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
+        child = super()._begin(child, mounts, start)
+        if not start.command:
+            child.explain = _explain
+            self._become_node(child)
+        return child
+
+    def _become_node(self, child: Child) -> None:
+        """Have the guest, which is ours and in Python, become one in Node, which then takes the first message."""
+        command = node_command(self._shown_at, self.policy.limits)
+        message = {"t": "exec", "arguments": command, "cwd": self.guest_root, "channel": True}
+        frame = bytearray(super()._frame(message, self.policy.variables))
+        assert child.sock is not None
+        try:
+            child.sock.sendall(frame)
+        except OSError as error:
+            raise SandboxUnavailable(f"the guest could not become Node: {error.strerror}") from error
+
+    def _base_variables(self) -> Mapping[str, str]:
+        folder = os.path.dirname(self._shown_at)
+        return {
+            **super()._base_variables(),
+            "PATH": ":".join(dict.fromkeys([folder, "/usr/local/bin", "/usr/bin", "/bin"])),
+            "NODE_REPL_HISTORY": "",
+            "UV_USE_IO_URING": "0",  # which the filter denies
+        }
+
+    def _tree_limits(self, start: GuestStart) -> Limits:
+        limits = super()._tree_limits(start)
+        return limits if start.command else dataclasses.replace(limits, processes=limits.processes + _OWN_THREADS)
+
+    def _guest_limits(self) -> Mapping[str, float]:
+        # V8 maps far more memory than it uses, and ends the process where it cannot.
+        limits = {name: value for name, value in super()._guest_limits().items() if name != "memory_mib"}
+        return {**limits, "processes": limits["processes"] + _OWN_THREADS}
+
+
+def _is_seen(path: Path) -> bool:
+    """Return whether a file of the host is at the same place in every sandbox."""
+    return any(path.is_relative_to(folder) for folder in (*_SYSTEM_FOLDERS, *environment_folders()))
+
+
+def _explain(ending: Ending, stderr: str) -> Ending:
+    """Return how a guest ended, where V8 has ended it for want of memory: it says so, and aborts."""
+    if ending.signal in (signal.SIGABRT, signal.SIGTRAP) and any(words in stderr for words in _OUT_OF_HEAP):
+        return dataclasses.replace(ending, limit="memory_mib")
+    return ending

@@ -1,0 +1,32 @@
+"""What the `node` engine does on this machine, said honestly."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from actbox.sandbox.traits import Traits
+
+from .binary import Node
+
+_NOTES = (
+    "Limits.memory_mib counts Node itself, some 45 MiB, and no rlimit holds it: V8 maps more than it uses",
+    "Limits.processes does not count Node's own threads",
+    "the value of a program is what eval() would give: of the last statement that has one",
+)
+
+
+def node_traits(linux: Traits, node: Node) -> Traits:
+    """Return the engine's traits, given those of the walls around it."""
+    memory = linux.enforced["memory_mib"].removesuffix(" and rlimit")
+    languages = ("javascript", "typescript") if node.strips_types else ("javascript",)
+    no_types = () if node.strips_types else (f"TypeScript needs Node 22.13 or later; this is {node.version_text}",)
+    return dataclasses.replace(
+        linux,
+        engine="node",
+        languages=languages,
+        python="none",
+        packages="what Node has built in, and files in /workspace",
+        enforced={**linux.enforced, "memory_mib": memory},
+        fork=False,
+        notes=(f"Node {node.version_text}", *_NOTES, *no_types, *linux.notes),
+    )
