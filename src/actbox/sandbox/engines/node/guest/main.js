@@ -17,6 +17,8 @@ const UNSETTLED = "the program awaits something that can never come: nothing is 
 function main(descriptor) {
   const channel = new Channel(descriptor);
   process.execArgv = []; // else Node processes that the program starts would be guests too
+  // What is printed is written before the next line runs: none of it waits in memory, or is lost at an exit.
+  for (const stream of [process.stdout, process.stderr]) stream._handle.setBlocking(true);
   // Node's own tells the inspector of all that is printed, which keeps it.
   define({ console: new Console({ stdout: process.stdout, stderr: process.stderr }) });
   leaveOutWarnings();
@@ -83,10 +85,14 @@ function afterExit(last) {
   };
 }
 
-// Whether no other process is left: none of the program's outlives the end of this one.
+// Whether it is certain that no other process is left which could outlive the end of this one.
 function isAlone() {
   const own = String(process.pid);
-  return readdirSync("/proc").every((name) => !/^\d+$/.test(name) || name === "1" || name === own);
+  try {
+    return readdirSync("/proc").every((name) => !/^\d+$/.test(name) || name === "1" || name === own);
+  } catch {
+    return false; // such as for want of descriptors
+  }
 }
 
 // Node calls experimental what the guest itself needs.

@@ -1,0 +1,124 @@
+"""State that programs in JavaScript share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actbox import ErrorKind, Program, Sandbox, SandboxStopped, Unsupported
+
+
+def search(query: str) -> str:
+    return query.upper()
+
+
+async def test_what_a_program_declares_is_there_for_the_next(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run(
+            "let a = 1; const b = {n: 2}; function f() { return a + b.n } class C {}\nimport fs from 'fs';"
+        )
+        result = await session.run("a += 10; [f(), typeof C, typeof fs.readFileSync]")
+        assert result.value == [13, "function", "function"]
+        assert result.state_kept is True
+        assert (await session.run("const b = 3; b")).value == 3
+
+
+async def test_a_session_starts_with_nothing_of_others(box: Sandbox) -> None:
+    async with box.session() as one, box.session() as other:
+        await one.run("var a = 1")
+        assert (await other.run("typeof a")).value == "undefined"
+    assert (await box.run("typeof a")).value == "undefined"
+
+
+async def test_what_was_bound_before_a_failure_stays(box: Sandbox) -> None:
+    async with box.session() as session:
+        failed = await session.run("let a = 5;\nnull.x")
+        assert failed.error is not None and failed.error.line == 2 and failed.state_kept is True
+        assert (await session.run("a")).value == 5
+
+
+async def test_an_exit_ends_the_run_only(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("let a = 5")
+        result = await session.run("console.log('one'); process.exit(3); console.log('two')")
+        assert (result.exit_code, result.stdout) == (3, "one\n")
+        assert result.error is not None and result.error.kind is ErrorKind.EXIT
+        assert (await session.run("process.exit()")).success
+        assert (await session.run("setTimeout(() => process.exit(4)); await new Promise(() => {})")).exit_code == 4
+        assert (await session.run("a")).value == 5
+
+
+async def test_programs_have_file_names_of_their_own(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("function f() { throw new Error('here') }")
+        error = (await session.run("\nf()")).error
+        assert error is not None and error.line == 2
+        assert "at f (program.js:1:22)\n    at program-2.js:2:1" in error.traceback
+
+
+async def test_inputs_and_tools_are_bound_anew(box: Sandbox) -> None:
+    async with box.session() as session:
+        first = await session.run(Program("await search(word)", "javascript", inputs={"word": "a"}), tools=[search])
+        assert first.value == "A"
+        assert (await session.run("[word, typeof search, typeof call_tool]")).value == ["a", "undefined", "undefined"]
+        await session.run("globalThis.search = 5", tools=[search])
+        assert (await session.run("search")).value == 5
+
+
+async def test_tools_answer_during_a_run_only(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("let kept = search; let late = null", tools=[search])
+        await session.run("setTimeout(() => kept('x').catch(e => { late = e.message }), 30)")
+        await asyncio.sleep(0.2)
+        late = await session.run("await new Promise(done => setTimeout(done, 20)); late")
+        assert late.value == "tools answer only while a program of the session runs"
+
+
+async def test_timers_go_on_between_runs(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("let n = 0; const t = setTimeout(() => { n = 1; console.log('ticked') }, 30)")
+        await asyncio.sleep(0.2)
+        result = await session.run("n")
+        assert (result.value, result.stdout) == (1, "ticked\n")
+
+
+async def test_an_error_between_runs_is_told_and_ends_nothing(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("setTimeout(() => { throw new Error('left behind') }, 5)")
+        await asyncio.sleep(0.1)
+        result = await session.run("1")
+        assert result.value == 1 and "Error: left behind" in result.stderr
+
+
+async def test_a_program_that_waits_too_long_is_interrupted_and_its_session_goes_on(box: Sandbox) -> None:
+    async with box.session() as session:
+        await session.run("let a = 1")
+        result = await session.run("a = 2; await new Promise(() => {})", timeout=0.3)
+        assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+        assert result.state_kept is True
+        assert (await session.run("a")).value == 2
+
+
+async def test_a_program_that_computes_too_long_ends_its_session(box: Sandbox) -> None:
+    async with box.session() as session:
+        result = await session.run("for (;;);", timeout=0.3)
+        assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+        assert result.state_kept is False
+        after = await session.run("1")
+        assert after.error is not None and after.error.kind is ErrorKind.SANDBOX
+        assert not session.alive
+    assert (await box.run("1")).value == 1
+
+
+async def test_a_session_cannot_be_forked(box: Sandbox) -> None:
+    with pytest.raises(Unsupported, match="the node engine cannot fork sessions"):
+        box.session(forkable=True)
+
+
+async def test_a_closed_session_runs_nothing_more(box: Sandbox) -> None:
+    session = box.session()
+    async with session:
+        await session.run("setInterval(() => {}, 5)")
+    with pytest.raises(SandboxStopped):
+        await session.run("1")
