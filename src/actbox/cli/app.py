@@ -95,7 +95,9 @@ def run(
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The program itself.")] = None,
     language: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="python or rtfs; what the suffix of FILE says unless told, else python."),
+        typer.Option(
+            metavar="NAME", help="python, javascript, typescript or rtfs; unless told, what the suffix of FILE says."
+        ),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
     options: Annotated[list[str] | None, _OPTION] = None,

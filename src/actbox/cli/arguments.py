@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from actbox.core.domains import AllowedDomain
 from actbox.core.errors import InvalidValue
@@ -28,6 +28,13 @@ _MOUNT_HINT = (
     "write --mount HOST:GUEST or --mount HOST:GUEST:MODE with ro, rw or overlay, such as --mount data:/data:ro"
 )
 
+_LANGUAGES: Final = {
+    ".rtfs": "rtfs",
+    **dict.fromkeys((".js", ".mjs", ".cjs"), "javascript"),
+    **dict.fromkeys((".ts", ".mts", ".cts"), "typescript"),
+}
+_FILES: Final = {"python": "a Python", "rtfs": "an RTFS", "javascript": "a JavaScript", "typescript": "a TypeScript"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -44,9 +51,9 @@ class RunRequest:
 
     @property
     def engine(self) -> str:
-        """The strongest engine of the program's language, or `auto` where there is a choice of them."""
-        engines = ENGINES_OF[self.program.language]
-        return engines[0] if len(engines) == 1 else "auto"
+        """The engine of the program's language; `auto`, which is for Python, chooses among those of Python."""
+        language = self.program.language
+        return "auto" if language == "python" else ENGINES_OF[language][0]
 
 
 def parse_request(
@@ -153,7 +160,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def language_of_file(file: str | None, language: str | None) -> str:
     """Return the language that `--language` says, else that of the file's suffix. Raises `UsageError`."""
     if language is None:
-        return "rtfs" if file is not None and Path(file).suffix == ".rtfs" else "python"
+        return _LANGUAGES.get(Path(file).suffix, "python") if file is not None else "python"
     if language not in ENGINES_OF:
         raise UsageError(f"--language {language}: there is no such language", f"there are: {', '.join(ENGINES_OF)}")
     return language
@@ -179,8 +186,7 @@ def read_program(file: str, language: str = "python") -> tuple[str, str]:
         with Path(file).open("rb") as opened:
             return decode(_read(opened, file), file), Path(file).name
     except OSError as error:
-        hint = "give the path of a Python file" if language == "python" else "give the path of an RTFS file"
-        raise UsageError(f"cannot read {file}: {error.strerror}", hint) from None
+        raise UsageError(f"cannot read {file}: {error.strerror}", f"give the path of {_FILES[language]} file") from None
 
 
 def _read(stream: BinaryIO, place: str) -> bytes:

@@ -13,6 +13,7 @@ from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
 from actbox.sandbox.traits import EngineCheck
 from actbox.sandbox.trial import try_isolation, try_limits
+from actbox.sandbox.trial_javascript import try_javascript_isolation, try_javascript_limits
 from actbox.sandbox.trial_rtfs import try_rtfs_isolation, try_rtfs_limits
 
 from .document import print_document
@@ -20,7 +21,11 @@ from .exits import BROKEN_PIPE
 from .finding import Finding
 from .interrupt import Interrupted, run_interruptibly
 
-_TRIALS: Final = {"python": (try_limits, try_isolation), "rtfs": (try_rtfs_limits, try_rtfs_isolation)}
+_TRIALS: Final = {
+    "python": (try_limits, try_isolation),
+    "javascript": (try_javascript_limits, try_javascript_isolation),
+    "rtfs": (try_rtfs_limits, try_rtfs_isolation),
+}
 """The trials of limits and of isolation, in each language."""
 
 

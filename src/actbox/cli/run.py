@@ -50,7 +50,7 @@ def _run_live(request: RunRequest, opening: Opening) -> int:
         except Interrupted:
             output.abandon()
             raise
-        if result.success and request.program.language != "python":  # whose programs have no other output
+        if result.success and request.program.language == "rtfs":  # whose programs have no other output
             output.write("stdout", f"{result.value_text}\n")
         output.end_streams()
         for warning in result.warnings:

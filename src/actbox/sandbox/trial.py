@@ -72,17 +72,23 @@ class TrialReport:
 
 async def try_limits(open_box: OpenBox) -> list[TrialReport]:
     """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
-    return [await _report(trial, open_box) for trial in _LIMIT_TRIALS]
+    return [await report_on(trial, open_box) for trial in _LIMIT_TRIALS]
 
 
 async def try_isolation(open_box: OpenBox) -> list[TrialReport]:
     """Reach for the host's files, network, processes and mounts, and report which of them a program is kept from."""
-    with _host_to_reach_for() as inputs:
-        return [await _report(trial, open_box, inputs) for trial in _ISOLATION_TRIALS]
+    with host_to_reach_for() as inputs:
+        return [await report_on(trial, open_box, inputs) for trial in _ISOLATION_TRIALS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
+class Trial:
+    """One attempt to go beyond: a program, the limits that it has, and what shows that it got there.
+
+    The program prints BEYOND when it got what it should not get, and DONE when it tried and was not let. One that says
+    neither must have been ended by the limit that it reached for.
+    """
+
     limit: str
     what: str
     code: str
@@ -90,11 +96,15 @@ class _Trial:
     went_beyond: Callable[[ExecutionResult, list[int]], bool]
 
 
-def _says_beyond(result: ExecutionResult, _: list[int]) -> bool:
+def says_beyond(result: ExecutionResult, _: list[int]) -> bool:
+    """Return whether a program has said that it got what it should not get."""
     return "BEYOND" in result.stdout
 
 
-async def _report(trial: _Trial, open_box: OpenBox, inputs: Mapping[str, Any] | None = None) -> TrialReport:
+async def report_on(
+    trial: Trial, open_box: OpenBox, inputs: Mapping[str, Any] | None = None, language: str = "python"
+) -> TrialReport:
+    """Try it in a sandbox of its own."""
     begun = time.perf_counter()
     claimed = ""
     verdict: Verdict = "unknown"
@@ -111,7 +121,7 @@ async def _report(trial: _Trial, open_box: OpenBox, inputs: Mapping[str, Any] | 
             policy = Policy(limits=Limits(**{"wall_seconds": 10.0, **trial.limits}))
             async with open_box(policy) as box:
                 claimed = box.traits.enforced.get(trial.limit, "")
-                result = await box.run(Program(trial.code, inputs=inputs or {}), tools=[actbox_trial])
+                result = await box.run(Program(trial.code, language, inputs=inputs or {}), tools=[actbox_trial])
         verdict, detail = _judge(trial, result, received)
     except ActboxError as error:
         detail = str(error)
@@ -127,7 +137,7 @@ async def _report(trial: _Trial, open_box: OpenBox, inputs: Mapping[str, Any] | 
     )
 
 
-def _judge(trial: _Trial, result: ExecutionResult, received: list[int]) -> tuple[Verdict, str]:
+def _judge(trial: Trial, result: ExecutionResult, received: list[int]) -> tuple[Verdict, str]:
     if trial.went_beyond(result, received):
         return "does not hold", "the program went beyond"
     error = result.error
@@ -142,25 +152,22 @@ def _judge(trial: _Trial, result: ExecutionResult, received: list[int]) -> tuple
     return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
 
 
-# A program prints BEYOND when it got what it should not get, and DONE when it tried and was not let. One that says
-# neither must have been ended by the limit that it reached for.
-
 _LIMIT_TRIALS = (
-    _Trial(
+    Trial(
         limit="wall_seconds",
         what="sleep 2 s, 0.5 allowed",
         limits={"wall_seconds": 0.5},
         code="import time\ntime.sleep(2)\nprint('BEYOND')",
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="cpu_seconds",
         what="compute 3 s, 1 allowed",
         limits={"cpu_seconds": 1},
         code="import time\nwhile time.process_time() < 3: pass\nprint('BEYOND')",
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="cpus",
         what="compute 0.3 s, 0.05 a second allowed",
         limits={"cpus": 0.05},
@@ -172,16 +179,16 @@ while time.process_time() - used < 0.3 and time.monotonic() - began < 4: pass
 share = (time.process_time() - used) / (time.monotonic() - began)
 print('BEYOND' if share > 0.1 else 'DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="memory_mib",
         what="fill 512 MiB, 256 allowed",
         limits={"memory_mib": 256},
         code="filled = b'x' * (512 * 2**20)\nprint('BEYOND')",
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="memory_mib",
         what="the same in four processes",
         limits={"memory_mib": 256},
@@ -203,9 +210,9 @@ for child, _ in children:
     os.waitpid(child, 0)
 print('BEYOND' if filled == 4 else 'DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="processes",
         what="keep 40 alive, 16 allowed",
         limits={"processes": 16},
@@ -224,16 +231,16 @@ finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="open_files",
         what="open 80 at once, 40 allowed",
         limits={"open_files": 40},
         code="import os\nheld = [open(os.devnull) for _ in range(80)]\nprint('BEYOND')",
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="file_mib",
         what="write 3 MiB, 1 allowed",
         limits={"file_mib": 1},
@@ -242,9 +249,9 @@ with open('trial', 'wb') as file:
     file.write(b'x' * (3 * 2**20))
 print('BEYOND')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="workspace_mib",
         what="write 12 MiB, 4 allowed",
         limits={"workspace_mib": 4},
@@ -254,44 +261,44 @@ for number in range(4):
         file.write(b'x' * (3 * 2**20))
 print('BEYOND')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="output_bytes",
         what="print 1 MB, 10 kB allowed",
         limits={"output_bytes": 10_000},
         code="for _ in range(100): print('x' * 9_999, flush=True)",
         went_beyond=lambda result, _: len(result.stdout.encode()) > 10_000,
     ),
-    _Trial(
+    Trial(
         limit="tool_calls",
         what="call 8 times, 3 allowed",
         limits={"tool_calls": 3},
         code="for _ in range(8): actbox_trial('x')",
         went_beyond=lambda _, received: len(received) > 3,
     ),
-    _Trial(
+    Trial(
         limit="tool_bytes",
         what="send 80 kB in 8 calls, 30 allowed",
         limits={"tool_bytes": 30_000},
         code="for _ in range(8): actbox_trial('x' * 10_000)",
         went_beyond=lambda _, received: sum(received) > 30_000,
     ),
-    _Trial(
+    Trial(
         limit="message_bytes",
         what="send 400 kB, 100 allowed",
         limits={"message_bytes": 100_000},
         code="try: actbox_trial('x' * 400_000)\nexcept Exception: print('DONE')",
         went_beyond=lambda _, received: bool(received),
     ),
-    _Trial(
+    Trial(
         limit="artifacts",
         what="leave 8, 3 allowed",
         limits={"artifacts": 3},
         code="for number in range(8): open(f'output/{number}', 'w').write('x')\nprint('DONE')",
         went_beyond=lambda result, _: len(result.artifacts) > 3,
     ),
-    _Trial(
+    Trial(
         limit="artifact_mib",
         what="leave 3 MiB, 1 allowed",
         limits={"artifact_mib": 1},
@@ -301,7 +308,7 @@ print('BEYOND')
 )
 
 _ISOLATION_TRIALS = (
-    _Trial(
+    Trial(
         limit="host files",
         what="read a file of this user",
         code="""\
@@ -309,9 +316,9 @@ try:
     with open(host_file) as file: print('BEYOND' if file.read() else 'DONE')
 except OSError: print('DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="host network",
         what="connect to a host port",
         code="""\
@@ -320,9 +327,9 @@ try:
     with socket.create_connection(('127.0.0.1', host_port), 2): print('BEYOND')
 except OSError: print('DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="host processes",
         what="see the process outside",
         # Its number may be another process inside: only the time at which it started tells.
@@ -336,9 +343,9 @@ try:
     print('BEYOND' if started == host_started else 'DONE')
 except OSError: print('DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
-    _Trial(
+    Trial(
         limit="host mounts",
         what="mount a file system",
         # Of a type that does not exist: the kernel asks for the permission first, so nothing is ever mounted.
@@ -348,13 +355,13 @@ libc = ctypes.CDLL(None, use_errno=True)
 may = libc.mount(b'none', b'/', b'actbox-trial', 0, None) == 0 or ctypes.get_errno() == errno.ENODEV
 print('BEYOND' if may else 'DONE')
 """,
-        went_beyond=_says_beyond,
+        went_beyond=says_beyond,
     ),
 )
 
 
 @contextlib.contextmanager
-def _host_to_reach_for() -> Iterator[Mapping[str, Any]]:
+def host_to_reach_for() -> Iterator[Mapping[str, Any]]:
     """Put up what the isolation trials reach for, and yield the values that tell a program where it is."""
     with (
         tempfile.NamedTemporaryFile("w", prefix="actbox-trial-") as file,
