@@ -24,10 +24,10 @@ from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.workspace import Workspace
 from actbox.tools import Toolset
+from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
 from .binary import Node
 from .boot import node_command
-from .names import RESERVED
 from .traits import node_traits
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class NodeSandbox(LinuxSandbox):
                 f"TypeScript needs Node 22.13 or later, and this is {self._node.version_text}: pip install"
                 " 'actbox[node]' brings one, or open_sandbox('node', node=…) names another"
             )
-        if unusable := sorted(RESERVED.intersection(program.inputs)):
+        if unusable := sorted(RESERVED_WORDS.intersection(program.inputs)):
             raise InvalidValue(f"Program.inputs: {unusable[0]!r} cannot be the name of a variable in JavaScript")
         if program.name == _PYTHON_FILE_NAME and program.language in _FILE_NAMES:
             program = dataclasses.replace(program, name=_FILE_NAMES[program.language])
@@ -87,6 +87,10 @@ class NodeSandbox(LinuxSandbox):
         if message["t"] == "exec":
             return super()._frame(message, variables)
         bounds = {"message_bytes": self.policy.limits.message_bytes, "workspace": self.guest_root}
+        if "tools" in message:
+            message = message | {
+                "tools": [{**spec, "alias": javascript_name(spec["alias"])} for spec in message["tools"]]
+            }
         return encode_program(message | bounds)
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:

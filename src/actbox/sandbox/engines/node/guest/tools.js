@@ -3,13 +3,6 @@
 
 const { ToolError } = require("./tool_error.js");
 
-// Names that JavaScript keeps for itself, which no function can be called by.
-const RESERVED = new Set(
-  ("await break case catch class const continue debugger default delete do else enum export extends false finally for " +
-    "function if implements import in instanceof interface let new null package private protected public return " +
-    "static super switch this throw true try typeof var void while with yield").split(" "),
-);
-
 // Return the names that a program gets: `ToolError`, each tool and, where there are any, `call_tool`.
 function bindTools(specs, channel, programName) {
   const names = { ToolError };
@@ -29,16 +22,15 @@ function bindTools(specs, channel, programName) {
     };
   }
   for (const spec of specs) {
-    const alias = RESERVED.has(spec.alias) ? `${spec.alias}_` : spec.alias;
-    const tool = async (...given) => call(spec.name, argumentsOf(spec, alias, given), tool);
-    Object.defineProperty(tool, "name", { value: alias });
-    names[alias] = tool;
+    const tool = async (...given) => call(spec.name, argumentsOf(spec, given), tool);
+    Object.defineProperty(tool, "name", { value: spec.alias });
+    names[spec.alias] = tool;
   }
   return names;
 }
 
 // One object has the arguments by name; anything else is bound to the parameters in their order.
-function argumentsOf({ parameters }, alias, given) {
+function argumentsOf({ alias, parameters }, given) {
   if (given.length === 1 && isPlain(given[0])) return given[0];
   if (given.length > parameters.length) {
     throw new TypeError(
@@ -64,4 +56,4 @@ function lineIn(where, programName) {
   return undefined;
 }
 
-module.exports = { RESERVED, bindTools };
+module.exports = { bindTools };
