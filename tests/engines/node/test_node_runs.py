@@ -141,6 +141,15 @@ async def test_files_of_the_workspace_are_imported(box: Sandbox) -> None:
     assert await value_of(box, code) == [3, "lib", 4, 5, 2]
 
 
+async def test_a_package_below_the_workspace_is_found(box: Sandbox) -> None:
+    await box.write_text(
+        "node_modules/lib/package.json", '{"name": "lib", "exports": {"import": "./a.mjs", "require": "./b.cjs"}}'
+    )
+    await box.write_text("node_modules/lib/a.mjs", "export default 'module'")
+    await box.write_text("node_modules/lib/b.cjs", "module.exports = 'script'")
+    assert await value_of(box, "import lib from 'lib';\n[lib, require('lib')]") == ["module", "script"]
+
+
 async def test_words_of_modules_in_texts_stay_as_they_are(box: Sandbox) -> None:
     code = "const text = `\nimport a from 'b';\nexport ${'import(1)'}`; // import x from 'y'\n[text, /export import(?!x)/.source]"
     assert await value_of(box, code) == ["\nimport a from 'b';\nexport import(1)", "export import(?!x)"]

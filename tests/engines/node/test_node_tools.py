@@ -43,6 +43,16 @@ async def test_arguments_are_given_by_name_or_in_their_order(box: Sandbox) -> No
     assert result.usage.tool_calls == 5
 
 
+async def test_an_object_that_names_no_argument_is_one(box: Sandbox) -> None:
+    def pick(row: dict[str, int], key: str = "a") -> int:
+        return row[key]
+
+    code = "[await pick({a: 1, b: 2}), await pick({a: 1, b: 2}, 'b'), await pick({row: {a: 3}}), await pick({row: {c: 4}, key: 'c'})]"
+    assert (await box.run(code, tools=[pick])).value == [1, 2, 3, 4]
+    error = (await box.run("await pick({row: {a: 1}, kye: 'a'})", tools=[pick])).error
+    assert error is not None and "did you mean 'key'?" in error.message
+
+
 async def test_calls_are_under_way_at_once(box: Sandbox) -> None:
     both = asyncio.Event()
     waiting = 0

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Threads of Node's own: those of V8, of the inspector, and four that read files and look up names.
 _OWN_THREADS: Final = 12
+_MOST_PROCESSES: Final = next(spec.metadata["most"] for spec in dataclasses.fields(Limits) if spec.name == "processes")
 # Where a Node is shown that lies where no sandbox sees it.
 _SHOWN_AT: Final = "/opt/actbox/node"
 _SYSTEM_FOLDERS: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")
@@ -122,7 +123,9 @@ class NodeSandbox(LinuxSandbox):
 
     def _tree_limits(self, start: GuestStart) -> Limits:
         limits = super()._tree_limits(start)
-        return limits if start.command else dataclasses.replace(limits, processes=limits.processes + _OWN_THREADS)
+        if start.command:
+            return limits
+        return dataclasses.replace(limits, processes=min(limits.processes + _OWN_THREADS, _MOST_PROCESSES))
 
     def _guest_limits(self) -> Mapping[str, float]:
         # V8 maps far more memory than it uses, and ends the process where it cannot.

@@ -29,9 +29,13 @@ function bindTools(specs, channel, programName) {
   return names;
 }
 
-// One object has the arguments by name; anything else is bound to the parameters in their order.
+// One object has the arguments by name, unless none of its keys is the name of one: then it is the first of them, as
+// anything else is bound to the parameters in their order.
 function argumentsOf({ alias, parameters }, given) {
-  if (given.length === 1 && isPlain(given[0])) return given[0];
+  if (given.length === 1 && isPlain(given[0])) {
+    const keys = Object.keys(given[0]);
+    if (!parameters.length || !keys.length || keys.some((key) => parameters.includes(key))) return given[0];
+  }
   if (given.length > parameters.length) {
     throw new TypeError(
       `${alias}() takes one object with the arguments by name, or at most ${parameters.length} in this order ` +
