@@ -32,9 +32,10 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-async def _samples(count: int, once: Callable[[], Awaitable[object]]) -> Figure:
+async def _samples(count: int, once: Callable[[], Awaitable[object]], pause: float = 0.0) -> Figure:
     taken = []
     for _ in range(count + 2):
+        await asyncio.sleep(pause)
         begun = time.perf_counter()
         await once()
         taken.append((time.perf_counter() - begun) * 1000)
@@ -51,6 +52,7 @@ async def measure(effort: Effort) -> dict[str, Figure]:
     found = {"node -e": await _samples(effort.slow, bare)}
     async with actbox.open_sandbox("node") as box:
         found["fresh run"] = await _samples(effort.slow, lambda: box.run(_PROGRAM))
+        found["fresh run after a pause"] = await _samples(effort.slow, lambda: box.run(_PROGRAM), pause=0.5)
         found["node -e as a command"] = await _samples(effort.slow, lambda: box.execute(["node", "-e", _PROGRAM]))
         async with box.session() as session:
             found["run of a session"] = await _samples(effort.fast, lambda: session.run(_PROGRAM))

@@ -29,6 +29,11 @@ class Debt:
             self._runs += 1
             return self._owed
 
+    def look(self) -> float:
+        """Return what is owed now, where no run begins."""
+        with self._lock:
+            return self._owed
+
     def end(self, ending: Ending, dismissed_ms: float | None = None) -> None:
         """Take in what a run has used: what its guest said when it was dismissed, or what pid 1 says of its end.
 

@@ -198,11 +198,10 @@ class LinuxSandbox(LocalSandbox):
                     mounts += self._network.descriptors()
                     self._network.open_gate(child)
                 limits = self._tree_limits(start)
-                request = {**self._take_request, "watched": self._watched(limits), "owed": self._debt.begin()}
+                request = {**self._take_request, "watched": self._watched(limits), "owed": self._owe(child)}
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True
-                child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
                 given = _file_with(start.stdin) if start.stdin else -1
             except BaseException:
                 for descriptor in mounts:
@@ -213,6 +212,12 @@ class LinuxSandbox(LocalSandbox):
             child.discard()
             raise
         return child
+
+    def _owe(self, child: Child) -> float:
+        """Return what the sandbox owes of the processors as a run begins, to which it will add what the run uses."""
+        owed = self._debt.begin()
+        child.when_buried(lambda ending: self._debt.end(ending, child.dismissed_ms))
+        return owed
 
     def _prepare_next(self) -> None:
         if self._stock is not None and self._stored is not None:

@@ -20,12 +20,14 @@ from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.engines.linux.debt import Debt
 from actbox.sandbox.engines.linux.engine import LinuxSandbox
 from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.workspace import Workspace
 from actbox.tools import Toolset
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
+from .ahead import Ahead
 from .binary import Node
 from .boot import node_command
 from .traits import node_traits
@@ -60,6 +62,8 @@ class NodeSandbox(LinuxSandbox):
                 policy = dataclasses.replace(policy, mounts=(*policy.mounts, mount))
         super().__init__(policy, network, debt)
         self.traits = node_traits(self.traits, node)
+        self._ahead = Ahead(self._make_ahead)
+        self._making: Child | None = None
 
     def _sibling(self) -> NodeSandbox:
         return NodeSandbox(self.policy, self._node, self._network, self._debt)
@@ -93,6 +97,44 @@ class NodeSandbox(LinuxSandbox):
                 "tools": [{**spec, "alias": javascript_name(spec["alias"])} for spec in message["tools"]]
             }
         return encode_program(message | bounds)
+
+    # A guest that waits in Node already, for the next program
+
+    def _prepare_next(self) -> None:
+        super()._prepare_next()
+        # Proxies belong to a run's event loop, and what is mounted is looked at when a run begins.
+        if self._stock is not None and self._network is None and not self.policy.mounts:
+            self._ahead.want(self._stock.later)
+
+    def _make_ahead(self) -> Child:
+        stock, stored = self._open()
+        child = stock.pool(self._points).take_ready() or stock.make(self._points)
+        try:
+            mounts = stored.take_mounts() or stored.make_mounts()
+        except BaseException:
+            child.discard()
+            raise
+        self._making = child
+        return self._begin(child, mounts, GuestStart(stdin=b""))
+
+    def _owe(self, child: Child) -> float:
+        return self._debt.look() if child is self._making else super()._owe(child)
+
+    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
+        if not start.command and not start.forkable and (child := self._ahead.take()) is not None:
+            super()._owe(child)
+            return child
+        return super()._guest_at_hand(start)
+
+    async def _close_workspace(self) -> None:
+        self._ahead.close()
+        await super()._close_workspace()
+
+    async def _open_workspace(self) -> Workspace:
+        self._ahead.open()
+        return await super()._open_workspace()
+
+    # From the guest in Python to that in Node
 
     def _begin(self, child: Child, mounts: list[int], start: GuestStart) -> Child:
         child = super()._begin(child, mounts, start)

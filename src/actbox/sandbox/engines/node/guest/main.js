@@ -30,6 +30,7 @@ function main(descriptor) {
 }
 
 function runOne(channel, evaluator, message) {
+  const before = process.cpuUsage();
   const program = programOf(message);
   const done = { t: "done", exit: 0 };
   let over = false;
@@ -52,7 +53,7 @@ function runOne(channel, evaluator, message) {
     finish.exit = finish.error ? 1 : code & 0xff;
     if (finish.exit) finish.error ??= exitError(finish.exit);
     finish.alone = isAlone();
-    Object.assign(finish, usageSince());
+    Object.assign(finish, usageSince(before));
     channel.sendDone(finish);
     evaluator.close();
     process.reallyExit(finish.exit);
