@@ -13,6 +13,14 @@ def search(query: str) -> str:
     return query.upper()
 
 
+async def file_comes(box: Sandbox, name: str) -> None:
+    for _ in range(2000):
+        if any(entry.path.endswith(name) for entry in await box.list_files()):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{name} did not come")
+
+
 async def test_what_a_program_declares_is_there_for_the_next(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run(
@@ -69,16 +77,18 @@ async def test_inputs_and_tools_are_bound_anew(box: Sandbox) -> None:
 async def test_tools_answer_during_a_run_only(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run("let kept = search; let late = null", tools=[search])
-        await session.run("setTimeout(() => kept('x').catch(e => { late = e.message }), 30)")
-        await asyncio.sleep(0.2)
-        late = await session.run("await new Promise(done => setTimeout(done, 20)); late")
+        write = "require('fs').writeFileSync('said', '')"
+        await session.run(f"setTimeout(() => kept('x').catch(e => {{ late = e.message; {write} }}), 30)")
+        await file_comes(box, "said")
+        late = await session.run("late")
         assert late.value == "tools answer only while a program of the session runs"
 
 
 async def test_timers_go_on_between_runs(box: Sandbox) -> None:
     async with box.session() as session:
-        await session.run("let n = 0; const t = setTimeout(() => { n = 1; console.log('ticked') }, 30)")
-        await asyncio.sleep(0.2)
+        write = "require('fs').writeFileSync('ticked', '')"
+        await session.run(f"let n = 0; const t = setTimeout(() => {{ n = 1; console.log('ticked'); {write} }}, 30)")
+        await file_comes(box, "ticked")
         result = await session.run("n")
         assert (result.value, result.stdout) == (1, "ticked\n")
 
@@ -86,8 +96,8 @@ async def test_timers_go_on_between_runs(box: Sandbox) -> None:
 async def test_an_error_between_runs_is_told_and_ends_nothing(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run("setTimeout(() => { throw new Error('left behind') }, 5)")
-        await asyncio.sleep(0.1)
-        result = await session.run("1")
+        # Timers go off in the order in which they are due.
+        result = await session.run("await new Promise(done => setTimeout(done, 20)); 1")
         assert result.value == 1 and "Error: left behind" in result.stderr
 
 
