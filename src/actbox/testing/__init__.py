@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from .cases.case import Cases, case
     from .contract import SandboxContract
+    from .escape import EscapeAttempt, Prey, escape_attempts
+    from .escape.suite import SandboxEscape
 
-__all__ = ["Cases", "SandboxContract", "case"]
+__all__ = ["Cases", "EscapeAttempt", "Prey", "SandboxContract", "SandboxEscape", "case", "escape_attempts"]
 
 # Imported when they are asked for, so that the plugin, which every run of pytest loads, costs next to nothing.
 _WHERE: Final = {
     "Cases": "cases.case",
+    "EscapeAttempt": "escape",
+    "Prey": "escape",
     "SandboxContract": "contract",
+    "SandboxEscape": "escape.suite",
     "case": "cases.case",
+    "escape_attempts": "escape",
 }
 
 

@@ -211,7 +211,7 @@ class LimitCases(Cases):
         await self.still_works(await open_box(**most))
 
     @case(FILES, limit("workspace_mib"))
-    async def test_the_host_too_keeps_to_the_workspace(self, open_box: OpenBox) -> None:
+    async def test_what_fits_into_the_workspace_is_placed(self, open_box: OpenBox) -> None:
         """What fits is placed."""
         box = await open_box(workspace_mib=4)
         await box.write_file("a", bytes(2**20))

@@ -1,0 +1,38 @@
+"""`python -m actbox.testing SANDBOX`: try a sandbox by the contract and the escape corpus."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+from actbox.core.errors import InvalidValue
+
+from .pointed import opener
+
+PLUGIN = "actbox.testing.plugin"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the suite in a pytest of its own, and return its exit code; 2 where the sandbox cannot be found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m actbox.testing",
+        description="Try a sandbox by the contract of actbox. What follows SANDBOX goes to pytest: -k files, -x, -n 2.",
+    )
+    parser.add_argument("sandbox", metavar="SANDBOX", help="an engine's name, or MODULE:FUNCTION")
+    given, for_pytest = parser.parse_known_args(arguments)
+    sys.path.insert(0, os.getcwd())
+    try:
+        opener(given.sandbox)
+    except InvalidValue as error:
+        parser.error(str(error))
+    # In another process: pytest rewrites the assertions of modules that are not imported yet, and these are.
+    known = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
+    command = [sys.executable, "-m", "pytest", *([] if known else ["-p", PLUGIN]), "--pyargs", "actbox.testing.suite"]
+    return subprocess.run([*command, f"--actbox-sandbox={given.sandbox}", *for_pytest], check=False).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,109 @@
+"""What attempts to get out are after: things of this host, each of which tells by itself whether it was reached."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+
+class Prey:
+    """A folder, a file, a process, a port and a variable of this host, for the time of one attempt.
+
+    A program is told where they are (`inputs`), and never what is in them: whatever comes back with `secret` in it was
+    read out here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Put everything into a folder that exists, and is the attempt's own."""
+        self.folder = folder
+        self.secret = secrets.token_hex(16)
+        self.path = folder / "secret.txt"
+        self.variable = "KIT_PREY"
+        self.received: list[bytes] = []
+        self._before: set[str] = set()
+
+    @contextmanager
+    def there(self) -> Iterator[Self]:
+        """Have everything there for a block."""
+        with ExitStack() as stack:
+            self.path.write_text(self.secret)
+            (self.folder / f"named-{self.secret}").mkdir()
+            (self.folder / "kit_prey_module.py").write_text(f"word = {self.secret!r}\n")
+            self._before = set(os.listdir(self.folder))
+            before = os.environ.get(self.variable)
+            os.environ[self.variable] = self.secret
+            stack.callback(_restore, self.variable, before)
+            # Its secret is an argument, as a careless service's password would be.
+            self.process = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(600)", self.secret])
+            stack.callback(self._end_process)
+            self._listen(stack)
+            yield self
+
+    def inputs(self) -> dict[str, Any]:
+        """Return where everything is."""
+        return {
+            "path": str(self.path),
+            "folder": str(self.folder),
+            "port": self.port,
+            "pid": self.process.pid,
+            "variable": self.variable,
+        }
+
+    def reached(self) -> str:
+        """Return what was done to the host; empty where nothing was."""
+        planted = set(os.listdir(self.folder)) - self._before
+        if planted:
+            return f"there is {sorted(planted)[0]} in the host's folder"
+        if not self.path.is_file() or self.path.read_text() != self.secret:
+            return "the host's file was changed"
+        if self.process.poll() is not None:
+            return "the host's process was ended"
+        return f"the host received a {self.received[0].decode()}" if self.received else ""
+
+    def _end_process(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _listen(self, stack: ExitStack) -> None:
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.port: int = tcp.getsockname()[1]
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", self.port))
+        for listener, take in ((tcp, self._take_connection), (udp, self._take_datagram)):
+            listener.settimeout(0.05)
+            thread = threading.Thread(target=self._serve, args=(listener, take), daemon=True)
+            self._over = False
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(setattr, self, "_over", True)
+
+    def _serve(self, listener: socket.socket, take: Any) -> None:
+        while not self._over:
+            try:
+                take(listener)
+            except TimeoutError:
+                continue
+
+    def _take_connection(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        self.received.append(b"connection")
+        connection.close()
+
+    def _take_datagram(self, listener: socket.socket) -> None:
+        listener.recv(100)
+        self.received.append(b"datagram")
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

@@ -1,0 +1,41 @@
+"""The pytest plugin: which sandbox `actbox.testing.suite` is about, and what an engine lacked, said once at the end.
+
+It does nothing in a run without one of the kit's test classes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+OPTION: Final = "--actbox-sandbox"
+
+# What `cases/case.py` notes with a test; said again here, so that this module needs none of the kit.
+_REFUSED: Final = "actbox refused"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the sandbox to be tried."""
+    group = parser.getgroup("actbox", "the kit for sandboxes")
+    group.addoption(
+        OPTION,
+        metavar="SANDBOX",
+        help="the sandbox that `--pyargs actbox.testing.suite` is about: an engine's name, or MODULE:FUNCTION, where"
+        " the function is given a Policy and returns a sandbox that has not started",
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say of which cases only the refusal was checked, since the engine lacks what they need."""
+    lacking: dict[str, dict[str, int]] = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, what in getattr(report, "user_properties", ()):
+            if name == _REFUSED:
+                of = report.nodeid.split("::")[-2]
+                counts = lacking.setdefault(of, {})
+                counts[what] = counts.get(what, 0) + 1
+    for of, counts in sorted(lacking.items()):
+        terminalreporter.section(f"{of}: what this sandbox lacks, and refuses as it should")
+        for what, count in sorted(counts.items()):
+            terminalreporter.write_line(f"{count:4} × {what}")

@@ -1,0 +1,50 @@
+"""The attempts of the kit get through where there are no walls, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Final
+
+import pytest
+
+import actbox
+from actbox import Policy, Sandbox
+from actbox.testing import EscapeAttempt, Prey, SandboxEscape, escape_attempts
+from tests.conftest import engine_check
+from tests.testing.unwalled import Unwalled
+
+# What a process of another namespace, or what is not installed, must be there for.
+_NEEDS_A_PROGRAM: Final = {"list the processes": "/usr/bin/ps", "connect in a child": "/bin/bash"}
+
+
+@pytest.mark.parametrize("attempt", escape_attempts(), ids=lambda attempt: attempt.name)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a program may leave its files open
+async def test_it_gets_through_where_there_are_no_walls(attempt: EscapeAttempt, tmp_path: Path) -> None:
+    """An attempt that could not succeed anywhere would prove nothing."""
+    program = _NEEDS_A_PROGRAM.get(attempt.name)
+    if program is not None and not Path(program).exists():
+        pytest.skip(f"there is no {program} on this machine, which this attempt starts")
+    async with Unwalled() as box:
+        with Prey(tmp_path).there() as prey:
+            assert await attempt.got_through(box, prey)
+
+
+async def test_nothing_is_taken_for_an_escape_that_is_none(tmp_path: Path) -> None:
+    attempt = EscapeAttempt(name="none", code="print(path, folder, port, pid, variable)")
+    async with Unwalled() as box:
+        with Prey(tmp_path).there() as prey:
+            assert await attempt.got_through(box, prey) == ""
+
+
+class _Engine(SandboxEscape):
+    engine: ClassVar[str]
+
+    async def open(self, policy: Policy) -> Sandbox:
+        return actbox.open_sandbox(self.engine, policy=policy, allow_unisolated=True)
+
+
+for _name in ("linux", "process"):
+    if engine_check(_name).works:
+        globals()[f"Test{_name.title()}Walls"] = type(
+            f"Test{_name.title()}Walls", (_Engine,), {"engine": _name, "__module__": __name__}
+        )

@@ -1,0 +1,18 @@
+"""What the tests point the kit's command at."""
+
+from __future__ import annotations
+
+import actbox
+from actbox import Policy, Sandbox
+
+
+def open_box(policy: Policy) -> Sandbox:
+    return actbox.open_sandbox("process", policy=policy, allow_unisolated=True)
+
+
+async def open_box_later(policy: Policy) -> Sandbox:
+    return open_box(policy)
+
+
+def no_box(policy: Policy) -> str:
+    return "no box"
