@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actbox.core.errors import ErrorKind, SandboxStopped
-from actbox.core.events import Completed, Output, ToolStarted
+from actbox.core.events import Completed, Event, Output, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 
@@ -228,14 +228,16 @@ class CancellingCases(Cases):
 
     @case()
     async def test_the_events_of_a_program_that_is_stopped_end_with_completed(self, open_box: OpenBox) -> None:
-        """The last event is `Completed`, whatever ended the run."""
+        """The last event is `Completed`, whatever ended the run, and says what did."""
         box = await open_box()
 
-        async def last() -> object:
+        async def last() -> Event:
             return [event async for event in box.stream(self.program(self.words.forever()))][-1]
 
         task = asyncio.create_task(last())
         await asyncio.sleep(0.3)
         await box.stop()
         async with asyncio.timeout(_PATIENCE):
-            assert isinstance(await task, Completed)
+            event = await task
+        assert isinstance(event, Completed)
+        assert event.result.error is not None and event.result.error.kind is ErrorKind.CANCELLED

@@ -52,6 +52,7 @@ class Cases:
 
     traits: Traits
     words: Words
+    _properties: list[tuple[str, object]]
     _ground: ClassVar[_Ground]
 
     async def open(self, policy: Policy) -> Sandbox:
@@ -71,8 +72,9 @@ class Cases:
         cls._ground.close()
 
     @pytest.fixture(autouse=True)
-    def _noted(self, record_property: Callable[[str, object], None]) -> None:
-        self._record = record_property
+    def _noted(self, request: pytest.FixtureRequest) -> None:
+        # Not by `record_property`, which warns where reports are written as xunit2.
+        self._properties = request.node.user_properties
 
     @pytest.fixture
     def open_box(self) -> Iterator[OpenBox]:
@@ -165,7 +167,7 @@ async def _bounded(cases: Cases, needs: Sequence[Need], body: Callable[[], Await
             await needing(cases, *needs)
             await body()
     except Refused as refused:
-        cases._record(REFUSED, str(refused))
+        cases._properties.append((REFUSED, str(refused)))
     except TimeoutError:
         if clock.expired():
             pytest.fail(f"not over after {cases.seconds_for_a_case:g} seconds", pytrace=False)

@@ -47,6 +47,7 @@ class FileCases(Cases):
         """A file may have no bytes."""
         await box.write_file("empty", b"")
         assert (await box.read_file("empty"), (await box.stat("empty")).size) == (b"", 0)
+        assert "empty" in [entry.path for entry in await box.list_files()]
 
     @case(FILES)
     async def test_text_is_utf_8_and_keeps_its_line_ends(self, box: Sandbox) -> None:

@@ -93,6 +93,8 @@ class ForkCases(Cases):
             with pytest.raises(InvalidValue):
                 async with origin.branches(0):
                     pass
+            await self._set(origin, 1)
+            assert await self._get(origin) == 1
 
     @case(FORK)
     async def test_a_session_that_was_not_opened_so_cannot_be_copied(self, box: Sandbox) -> None:

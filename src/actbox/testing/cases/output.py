@@ -123,8 +123,10 @@ class ResultCases(Cases):
     @case()
     async def test_a_result_is_a_json_document_and_can_be_read_back(self, box: Sandbox) -> None:
         """`from_dict` returns the result that `to_dict` made this of."""
-        for program in (self.words.answer(self.words.literal({"a": [1, None]})), self.words.fail("boom")):
+        programs = {self.words.answer(self.words.literal({"a": [1, None]})): True, self.words.fail("boom"): False}
+        for program, succeeds in programs.items():
             result = await box.run(self.program(program))
+            assert result.success is succeeds, result
             document = json.loads(json.dumps(result.to_dict()))
             assert document["success"] is result.success
             assert ExecutionResult.from_dict(document).to_dict() == result.to_dict()

@@ -237,6 +237,8 @@ class SessionLifeCases(Cases):
         with pytest.raises(TypeError, match="async with"):
             with box.session():
                 pass
+        async with box.session() as session:
+            assert self.words.answered(await session.run(self.program(self.words.answer("1")))) == 1
 
     @case(SESSIONS, python("full"))
     async def test_a_session_whose_process_ended_answers_that(self, box: Sandbox) -> None:

@@ -71,9 +71,9 @@ class ValueCases(Cases):
     @case(python("core"))
     async def test_a_value_whose_repr_fails_does_not_fail_the_run(self, box: Sandbox) -> None:
         """What a program comes to is its own affair."""
-        result = await box.run("class Bad:\n    def __repr__(self): raise ValueError('no')\nBad()")
+        result = await box.run("class Bad:\n    def __repr__(self): raise ValueError('no')\nprint('ran')\nBad()")
         assert result.success, result
-        assert result.value is None
+        assert (result.value, result.stdout) == (None, "ran\n")
 
     @case(python("standard library"))
     async def test_rich_forms_come_with_the_value(self, box: Sandbox) -> None:
