@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -10,6 +11,7 @@ import pytest
 import actbox
 from actbox import Policy, Sandbox
 from actbox.testing import EscapeAttempt, Prey, SandboxEscape, escape_attempts
+from actbox.testing.cases.needs import ISOLATED
 from tests.conftest import engine_check
 from tests.testing.unwalled import Unwalled
 
@@ -43,8 +45,25 @@ class _Engine(SandboxEscape):
         return actbox.open_sandbox(self.engine, policy=policy, allow_unisolated=True)
 
 
-for _name in ("linux", "process"):
-    if engine_check(_name).works:
-        globals()[f"Test{_name.title()}Walls"] = type(
-            f"Test{_name.title()}Walls", (_Engine,), {"engine": _name, "__module__": __name__}
-        )
+def _has_walls(engine: str) -> bool:
+    traits = engine_check(engine).traits
+    return traits is not None and traits.isolated and "python" in traits.languages
+
+
+for _name in filter(_has_walls, actbox.ENGINES):
+    _class = f"Test{_name.title()}Walls"
+    globals()[_class] = type(_class, (_Engine,), {"engine": _name, "__module__": __name__})
+
+
+async def test_a_sandbox_without_walls_must_say_so() -> None:
+    class Unsaid(Unwalled):
+        traits = dataclasses.replace(Unwalled.traits, isolated=False)
+
+    class Kit(SandboxEscape):
+        async def open(self, policy: Policy) -> Sandbox:
+            return Unsaid()
+
+    kit = Kit()
+    kit.traits = Unsaid.traits
+    with pytest.raises(AssertionError, match=r"traits\.notes do not say"):
+        await ISOLATED.refused(kit)
