@@ -1,0 +1,51 @@
+"""What docs/engines/kit.md says can be done: its modules are test modules, and its program runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actbox.testing import escape_attempts
+from tests.code_blocks import Block, blocks_of, check_python
+from tests.conftest import engine_check
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "engines" / "kit.md"
+_PYTHON = [block for block in blocks_of(_PAGE) if block.language == "python"]
+_MODULES = [block for block in _PYTHON if "SandboxContract" in block.code]
+# One case of each kind; an engine's own tests have all of them.
+_CASES = "test_an_empty_program_succeeds or test_numbers_are_large or test_a_copy_can_be_copied_again or environment"
+
+
+@pytest.fixture(autouse=True)
+def an_isolated_engine() -> None:
+    found = engine_check("linux")
+    if not found.works:
+        pytest.skip(f"the page opens the linux engine, which does not work here: {found.reason}")
+
+
+@pytest.mark.parametrize("block", _MODULES, ids=lambda block: f"line {block.line}")
+def test_a_module_of_the_page_is_a_test_module(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(block.code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "actbox.testing.plugin", "-q", "-k", _CASES, "-c", "/dev/null", "."],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "TestMySandbox: what this sandbox lacks, and refuses as it should" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in _PYTHON if block not in _MODULES], ids=lambda block: f"line {block.line}"
+)
+def test_a_program_of_the_page_prints_what_it_says(block: Block, tmp_path: Path) -> None:
+    check_python(block, tmp_path)
+
+
+def test_there_are_as_many_attempts_as_the_page_says() -> None:
+    assert 65 <= len(escape_attempts()) <= 80
