@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actbox.testing import escape_attempts
+from actbox.testing.__main__ import with_plugin
 from tests.code_blocks import Block, blocks_of, check_python
 from tests.conftest import engine_check
 
@@ -30,7 +31,7 @@ def an_isolated_engine() -> None:
 def test_a_module_of_the_page_is_a_test_module(block: Block, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(block.code)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "actbox.testing.plugin", "-q", "-k", _CASES, "-c", "/dev/null", "."],
+        [sys.executable, "-m", "pytest", *with_plugin(), "-q", "-k", _CASES, "-c", "/dev/null", "."],
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from actbox import InvalidValue, Policy
+from actbox.testing.__main__ import with_plugin
 from actbox.testing.pointed import opener
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ def test_a_sandbox_that_there_is_not_is_named(target: str) -> None:
 
 def test_the_suite_without_a_sandbox_says_how_it_is_given() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "actbox.testing.plugin", "--pyargs", "actbox.testing.suite", "-x", "-q"],
+        [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "-x", "-q"],
         capture_output=True,
         text=True,
         timeout=60,

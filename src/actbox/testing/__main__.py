@@ -29,9 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     except InvalidValue as error:
         parser.error(str(error))
     # In another process: pytest rewrites the assertions of modules that are not imported yet, and these are.
-    known = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
-    command = [sys.executable, "-m", "pytest", *([] if known else ["-p", PLUGIN]), "--pyargs", "actbox.testing.suite"]
+    command = [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite"]
     return subprocess.run([*command, f"--actbox-sandbox={given.sandbox}", *for_pytest], check=False).returncode
+
+
+def with_plugin() -> list[str]:
+    """Return the words that have pytest load the plugin, none where it does so by itself: twice would be an error."""
+    known = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
+    return [] if known else ["-p", PLUGIN]
 
 
 if __name__ == "__main__":
