@@ -69,6 +69,7 @@ TABLE: Final[Mapping[str, Engine]] = {
         Engine(name="linux", languages=("python",), python="full", module="linux"),
         Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
         # The others are opened by name only.
+        Engine(name="wasm", languages=("python",), python="standard library", module="wasm"),
         Engine(name="monty", languages=("python",), python="subset", module="monty"),
         Engine(name="node", languages=("javascript", "typescript"), python="none", module="node"),
         Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),

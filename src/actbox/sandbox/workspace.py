@@ -36,10 +36,22 @@ _COARSE_NS = 20_000_000
 class Workspace:
     """The file methods of a sandbox over the descriptor of its workspace folder. All of them block."""
 
-    def __init__(self, descriptor: int, root: str, owner: tuple[int, int] | None = None) -> None:
-        """Take over the descriptor. `owner` is the uid and gid that new files get where they are not the host's."""
+    def __init__(
+        self,
+        descriptor: int,
+        root: str,
+        owner: tuple[int, int] | None = None,
+        *,
+        input_descriptor: int | None = None,
+    ) -> None:
+        """Take over the descriptors. `owner` is the uid and gid that new files get where they are not the host's.
+
+        `input_descriptor` is the folder `input` where that lies elsewhere; the one in the workspace's place is not
+        looked at then.
+        """
         self.root = root
         self._descriptor = descriptor
+        self._input = input_descriptor
         self._owner = owner
         self._closing = threading.Lock()
 
@@ -48,13 +60,21 @@ class Workspace:
         with self._closing:
             os.close(self._descriptor)
             self._descriptor = -1
+            if self._input is not None:
+                os.close(self._input)
 
     def open(self) -> int:
         """Return a descriptor of the workspace folder for the caller to close. Raises `SandboxStopped`."""
+        return self._open(())[0]
+
+    def _open(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        """Return a descriptor of the folder from which a path leads, for the caller to close, and what it leads by."""
         with self._closing:
             if self._descriptor < 0:
                 raise SandboxStopped("the sandbox was stopped meanwhile")
-            return os.dup(self._descriptor)
+            if self._input is not None and parts[:1] == ("input",):
+                return os.dup(self._input), parts[1:]
+            return os.dup(self._descriptor), parts
 
     def mark_output(self, limits: Limits) -> OutputFolder:
         """Note what lies in `output` now, so that what a run adds can be told from it.
@@ -86,6 +106,8 @@ class Workspace:
                 if self._descriptor < 0 or not is_empty(self._descriptor):
                     return None
                 top, *below = (os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS)
+                if self._input is not None:
+                    below.insert(0, os.fstat(self._input))
         except OSError:
             return None
         if time.time_ns() - max(status.st_ctime_ns for status in (top, *below)) < _COARSE_NS:
@@ -120,6 +142,7 @@ class Workspace:
         """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
         if not self._parts(path):
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+        self._refuse_input(path)
         with self._parent(path) as (folder, name):
             if not stat_modes.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=folder)
@@ -132,7 +155,11 @@ class Workspace:
         """Return the entries of a folder, sorted by path."""
         parts = self._parts(path)
         with self._folder(parts, path) as folder:
-            return sorted(_entries(folder, "/".join(parts), recursive), key=lambda entry: entry.path)
+            entries = list(_entries(folder, "/".join(parts), recursive))
+        if self._input is not None and not parts and recursive:
+            entries = [entry for entry in entries if not entry.path.startswith("input/")]
+            entries += self.list("input", recursive=True)
+        return sorted(entries, key=lambda entry: entry.path)
 
     def stat(self, path: str) -> FileInfo:
         """Describe one entry."""
@@ -147,6 +174,8 @@ class Workspace:
 
     def move(self, source: str, target: str) -> None:
         """Rename within the workspace."""
+        self._refuse_input(source)
+        self._refuse_input(target)
         with (
             self._parent(source) as (from_folder, from_name),
             self._parent(target, make=True) as (to_folder, to_name),
@@ -161,6 +190,10 @@ class Workspace:
         """
         with self._parent(path) as found:
             yield found
+
+    def _refuse_input(self, path: str) -> None:
+        if self._input is not None and self._parts(path) == ("input",):
+            raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
     def _parts(self, path: str) -> tuple[str, ...]:
         if not isinstance(path, str) or not path or "\0" in path:
@@ -190,7 +223,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def _folder(self, parts: tuple[str, ...], path: str, make: bool = False) -> Iterator[int]:
-        folder = self.open()
+        folder, parts = self._open(parts)
         try:
             with _told(path):
                 for name in parts:

@@ -36,6 +36,8 @@ class Evaluation:
     workspace: Workspace
     folder: str
     """Where the workspace lies on the host, with `input` and `output` in it."""
+    input_folder: str
+    """Where `input` lies on the host: in `folder`, or beside it where the engine wants that."""
     variables: Mapping[str, str]
     """The policy's environment variables."""
     limits: Limits

@@ -43,25 +43,40 @@ class Place:
 
     workspace: Workspace
     folder: str
+    input_folder: str
+    """Where `input` lies: in the workspace's folder, or beside it, where no program has a way to it but the one that
+    the engine makes. In the workspace's folder there is then an empty one in its place."""
 
     @classmethod
-    def make(cls) -> Place:
+    def make(cls, *, input_apart: bool = False) -> Place:
         """Make one with nothing in it. Raises `OSError`."""
         folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
-        for name in ("input", "output"):
-            os.mkdir(f"{folder}/{name}")
-        return cls(Workspace(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), "/workspace"), folder)
+        inside = f"{folder}/workspace" if input_apart else folder
+        for path in dict.fromkeys((inside, f"{folder}/input", f"{inside}/input", f"{inside}/output")):
+            if path != folder:
+                os.mkdir(path)
+        return cls._opened(inside, f"{folder}/input")
 
     def copy(self) -> Place:
         """Make one with the same in it; links stay what they are. Raises `OSError`."""
         folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
-        shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
-        return Place(Workspace(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), "/workspace"), folder)
+        shutil.copytree(self._top, folder, symlinks=True, dirs_exist_ok=True)
+        return self._opened(f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input")
 
     def remove(self) -> None:
         """Remove it, and all that is in it."""
         self.workspace.close()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self._top)
+
+    @property
+    def _top(self) -> str:
+        return os.path.dirname(self.input_folder)
+
+    @classmethod
+    def _opened(cls, folder: str, input_folder: str) -> Place:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        apart = None if os.path.dirname(input_folder) == folder else os.open(input_folder, flags)
+        return cls(Workspace(os.open(folder, flags), "/workspace", input_descriptor=apart), folder, input_folder)
 
 
 class EmbeddedSandbox(WorkspaceFiles, Sandbox):
@@ -72,6 +87,8 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
 
     _leaves_no_trace = True
     """Whether all that a program can leave behind for the next one is in the workspace."""
+    _input_apart = False
+    """Whether `input` is to lie beside the workspace's folder, and not in it."""
 
     def __init__(self, policy: Policy) -> None:
         """Raise `Unsupported` for what a policy gives or restricts and this engine does not have."""
@@ -253,6 +270,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
                     say=say,
                     workspace=place.workspace,
                     folder=place.folder,
+                    input_folder=place.input_folder,
                     variables=self.policy.variables,
                     limits=limits,
                     seconds=seconds,
@@ -278,7 +296,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
     async def _opened(self) -> Place:
         await self._open()
         try:
-            return await run_blocking(Place.make)
+            return await run_blocking(Place.make, input_apart=self._input_apart)
         except OSError as error:  # such as too many open files in this process
             await self._close()
             raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error

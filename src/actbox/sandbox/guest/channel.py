@@ -98,7 +98,7 @@ class HostChannel:
                 self._wait_until(lambda: call.answer is not None)
                 if call.answer is None:
                     raise ToolError("the connection to the host is closed", tool)
-                return _value_of(call.answer, tool)
+                return value_of(call.answer, tool)
             finally:
                 self._calls.pop(call_id, None)
 
@@ -121,7 +121,7 @@ class HostChannel:
             await future
             if call.answer is None:
                 raise ToolError("the connection to the host is closed", tool)
-            return _value_of(call.answer, tool)
+            return value_of(call.answer, tool)
         finally:
             self._calls.pop(call_id, None)
 
@@ -218,12 +218,7 @@ class HostChannel:
         message = {"t": "call", "id": call_id, "tool": tool, "args": arguments}
         if line is not None:
             message["line"] = line
-        try:
-            frame = wire.encode(message, self.max_bytes)
-        except wire.MessageTooLong as error:
-            raise ToolError("the arguments are too large: %s" % error, tool) from None
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ToolError("the arguments must be JSON values or bytes: %s" % error, tool) from None
+        frame = call_frame(message, self.max_bytes)
         call = _Call(wake)
         self._calls[call_id] = call
         return call_id, call, frame
@@ -369,7 +364,18 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _value_of(answer: Dict[str, Any], tool: str) -> Any:
+def call_frame(message: Dict[str, Any], max_bytes: int) -> bytes:
+    """Return the frame of a tool call. Raises `ToolError` where its arguments cannot be sent."""
+    try:
+        return wire.encode(message, max_bytes)
+    except wire.MessageTooLong as error:
+        raise ToolError("the arguments are too large: %s" % error, message["tool"]) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError("the arguments must be JSON values or bytes: %s" % error, message["tool"]) from None
+
+
+def value_of(answer: Dict[str, Any], tool: str) -> Any:
+    """Return the value of an answer to a tool call. Raises `ToolError` where it has failed."""
     if "error" in answer:
         raise ToolError(str(answer["error"]), tool, bool(answer.get("refused")))
     return answer["value"]

@@ -6,7 +6,6 @@ import atexit
 import gc
 import io
 import os
-import resource
 import signal
 import sys
 import threading
@@ -55,6 +54,8 @@ def wait_for_threads() -> None:
 
 def is_alone() -> bool:
     """Return whether this process has no children and never had one, and no other thread: nothing outlives its end."""
+    import resource  # which is not everywhere where a guest runs
+
     if threading.active_count() > 1 or signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL:
         return False
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:

@@ -37,6 +37,7 @@ def rehearse() -> None:
     before = sys.modules.get("__main__")
     for program in [code for name, code in _LIBRARIES.items() if name in sys.modules] + [_PROGRAM]:
         _, value = run_in(new_main({"ToolError": None}), compile_program(program, _NAME))
+    wire.has_long_number("1" * (wire.MAX_DIGITS + 1))
     reader = wire.FrameReader(wire.ENVELOPE_BYTES)
     for _ in reader.feed(wire.encode({"t": "done", "exit": 0, **describe_value(value, 1000)}, wire.ENVELOPE_BYTES)):
         pass

@@ -35,7 +35,7 @@ _STEP_VALUES = 20_000
 # What a message may have on top of what it carries.
 ENVELOPE_BYTES = 65536
 # From the first digit on only: from each it would take thousands of times as long.
-_LONG_NUMBER = re.compile(r"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1))
+_LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_DIGITS + 1)
 
 
 class ProtocolError(Exception):
@@ -86,7 +86,7 @@ def _lift(value: Any, pieces: List[bytes]) -> Any:
 
 def has_long_number(text: str) -> bool:
     """Return whether JSON text has an integer that Python would refuse to read back, as it does by default."""
-    if _LONG_NUMBER.search(text) is None:
+    if len(text) <= MAX_DIGITS or re.search(_LONG_NUMBER, text) is None:  # compiled once, where it is wanted at all
         return False
     try:
         json.loads(text, parse_int=_refuse_long)

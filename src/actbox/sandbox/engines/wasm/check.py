@@ -1,0 +1,34 @@
+"""Whether the `wasm` engine works here."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Final
+
+from actbox.sandbox.traits import EngineCheck
+
+from .traits import TRAITS
+from .worker import ENGINE_MISSING
+
+_ADVICE: Final = "Run `pip install 'actbox[wasm]'`."
+_OLDEST_PYTHON: Final = (3, 12)
+_WANTED: Final = (0, 11)
+
+
+def check() -> EngineCheck:
+    """Look for the library, and for a version of it that the engine knows."""
+    if sys.version_info < _OLDEST_PYTHON:
+        reason = "the wasm engine needs Python 3.12 or later on the host, for which pyeryx is made"
+        return EngineCheck(engine="wasm", works=False, reason=reason, advice="Use a later Python.", traits=TRAITS)
+    if find_spec("eryx") is None:
+        return EngineCheck(engine="wasm", works=False, reason=ENGINE_MISSING, advice=_ADVICE, traits=TRAITS)
+    try:
+        found = version("pyeryx")
+    except PackageNotFoundError:
+        found = ""
+    if tuple(found.split(".")[:2]) != tuple(map(str, _WANTED)):
+        reason = f"the wasm engine is made for pyeryx {'.'.join(map(str, _WANTED))}, not {found or 'another eryx'}"
+        return EngineCheck(engine="wasm", works=False, reason=reason, advice=_ADVICE, traits=TRAITS)
+    return EngineCheck(engine="wasm", works=True, traits=TRAITS)

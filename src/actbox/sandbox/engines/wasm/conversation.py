@@ -1,0 +1,191 @@
+"""One program in a worker's instance: what it sends and prints is taken in, its calls are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from actbox.core.errors import ToolError
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE, MESSAGES_HELD
+from actbox.sandbox.channel.messages import Call, Done, parse
+from actbox.sandbox.embedded import CallRefused, Evaluation
+from actbox.sandbox.guest import wire
+from actbox.sandbox.requests import encode_program
+
+from .worker import Worker
+
+# So much is added to the inbox at once; more in a thread, beside the event loop.
+_AT_ONCE_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a program ended, as far as is known."""
+
+    done: Done | None = None
+    """What the guest says of it."""
+    told: Mapping[str, Any] | None = None
+    """What the worker says of it; nothing where that is no more."""
+    is_over: bool = True
+    """Whether its instance has ended with it."""
+    broke_rules: str = ""
+    cpu_used: bool = False
+    exit_code: int = 0
+    """Of the worker, where that is no more."""
+
+
+class Conversation:
+    """Listens to a worker until a program has ended. To be made in the event loop in which tools are called."""
+
+    def __init__(self, worker: Worker, evaluation: Evaluation) -> None:
+        self._worker = worker
+        self._evaluation = evaluation
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[Ended] = self._loop.create_future()
+        self._reader = wire.FrameReader(evaluation.limits.message_bytes + wire.ENVELOPE_BYTES)
+        self._decoders = {
+            name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
+        }
+        self._done: Done | None = None
+        self._broke_rules = ""
+        self._cpu_used = False
+        self._room = threading.Condition()
+        self._held_calls = self._held_bytes = 0
+        self._posting = asyncio.Lock()
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def begin(self, *, last: bool) -> None:
+        """Have the instance run the program; with `last` no other one is to follow. Raises `InvalidValue`."""
+        asked = self._evaluation
+        program = asked.program
+        self._worker.begin(
+            self,
+            encode_program(
+                {
+                    "t": "run",
+                    "last": last,
+                    "code": program.code,
+                    "name": program.name,
+                    "inputs": program.inputs,
+                    "tools": asked.toolset.guest_spec(),
+                    "variables": dict(asked.variables),
+                    "message_bytes": asked.limits.message_bytes,
+                    "workspace": "/workspace",
+                }
+            ),
+        )
+
+    async def ended(self) -> Ended:
+        """Wait for the end of the program."""
+        return await asyncio.shield(self._over)
+
+    def give_up(self) -> None:
+        """Answer nothing more; nobody waits for the end."""
+        with self._room:
+            self._broke_rules = self._broke_rules or "given up"
+            self._room.notify_all()
+        for task in self._answering:
+            task.cancel()
+
+    # What the worker's threads call
+
+    def on_message(self, data: bytes) -> None:
+        """Take in messages; wait while too many calls are under way."""
+        if self._broke_rules:
+            return
+        try:
+            self._reader.receive(data)
+            while (frame := self._reader.take()) is not None:
+                size = self._reader.size
+                said = parse(wire.decode(*frame))
+                if self._done is not None:
+                    raise wire.ProtocolError("a message after the last")
+                if isinstance(said, Done):
+                    self._done = said
+                else:
+                    self._begin_call(said, size)
+        except wire.ProtocolError as error:
+            self._broke_rules = str(error)
+            self._tell(Ended(broke_rules=str(error)))
+
+    def on_output(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
+        """Tell what was printed."""
+        if text := self._decoders[name].decode(data):
+            self._evaluation.say(name, text)
+
+    def on_cpu_used(self) -> None:
+        """End it: its processor time is used up."""
+        self._cpu_used = True
+        self._tell(Ended(cpu_used=True))
+
+    def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
+        """The program has ended by itself."""
+        self._say_rest()
+        self._tell(Ended(done=self._done, told=told, is_over=is_over, broke_rules=self._broke_rules))
+
+    def on_lost(self, exit_code: int) -> None:
+        """The worker has ended, by itself or since it was ended."""
+        self._say_rest()
+        self._tell(Ended(broke_rules=self._broke_rules, cpu_used=self._cpu_used, exit_code=exit_code))
+
+    # Inside
+
+    def _say_rest(self) -> None:
+        for name, decoder in self._decoders.items():
+            if text := decoder.decode(b"", final=True):
+                self._evaluation.say(name, text)  # type: ignore[arg-type]
+
+    def _tell(self, ended: Ended) -> None:
+        def tell() -> None:
+            if not self._over.done():
+                self._over.set_result(ended)
+
+        self._in_loop(tell)
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function)
+
+    def _begin_call(self, call: Call, size: int) -> None:
+        most_bytes = MESSAGES_HELD * self._evaluation.limits.message_bytes
+        with self._room:
+            self._room.wait_for(
+                lambda: self._broke_rules or (self._held_calls < MAX_CALLS_AT_ONCE and self._held_bytes <= most_bytes)
+            )
+            self._held_calls += 1
+            self._held_bytes += size
+
+        def begin() -> None:
+            task = self._loop.create_task(self._answer(call))
+            self._answering.add(task)
+            task.add_done_callback(lambda task: self._answered(task, size))
+
+        self._in_loop(begin)
+
+    def _answered(self, task: asyncio.Task[None], size: int) -> None:
+        self._answering.discard(task)
+        with self._room:
+            self._held_calls -= 1
+            self._held_bytes -= size
+            self._room.notify_all()
+
+    async def _answer(self, call: Call) -> None:
+        answer: dict[str, Any] = {"id": call.id}
+        try:
+            answer["value"] = await self._evaluation.calls.call(call.tool, call.arguments, call.line)
+        except ToolError as error:
+            answer["error"] = str(error)
+            if isinstance(error, CallRefused):
+                answer["refused"] = True
+        frame = wire.encode(answer, self._evaluation.limits.message_bytes + wire.ENVELOPE_BYTES)
+        async with self._posting:
+            if len(frame) <= _AT_ONCE_BYTES:
+                self._worker.post(frame)
+            else:
+                await run_blocking(self._worker.post, frame)

@@ -1,0 +1,131 @@
+"""`WasmSandbox`: each program in a fresh instance, in a worker process that can be ended at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from actbox.core.errors import SandboxUnavailable
+from actbox.core.policy import Policy
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
+from actbox.sandbox.guest import wire
+from actbox.sandbox.whole import whole
+
+from .conversation import Conversation
+from .outcome import outcome_of
+from .stock import stock
+from .traits import TRAITS
+from .worker import Design, Worker
+
+# How long a session's program that waits may take to end when it is asked to.
+_GRACE_SECONDS: Final = 1.0
+_ENCODED_BYTES: Final = 1000
+
+
+class WasmSandbox(EmbeddedSandbox):
+    """A sandbox whose programs run in CPython on WebAssembly."""
+
+    traits = TRAITS
+    _input_apart = True
+
+    async def _evaluate(self, evaluation: Evaluation) -> Outcome:
+        design = _design(evaluation)
+        worker = await whole(run_blocking(stock().take, design), _end)
+        conversation = Conversation(worker, evaluation)
+        ended = None
+        try:
+            conversation.begin(last=True)
+            ended = await conversation.ended()
+            return outcome_of(ended, evaluation.limits)
+        finally:
+            conversation.give_up()
+            if ended is None or ended.told is None:
+                await whole(_end(worker), _nothing)
+            else:
+                asyncio.get_running_loop().run_in_executor(None, stock().give, worker, design)
+
+    async def _open_state(self) -> State:
+        return _WasmState()
+
+    async def _open(self) -> None:
+        await whole(run_blocking(stock().enter), _left)
+
+    async def _close(self) -> None:
+        stock().leave()
+
+
+class _WasmState(State):
+    """An instance that lasts from program to program, in a worker of its own."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+        self._is_over = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._is_over and (self._worker is None or self._worker.alive)
+
+    async def evaluate(self, evaluation: Evaluation) -> Outcome:
+        if self._worker is None:
+            self._worker = await whole(run_blocking(stock().take, _design(evaluation)), _end)
+        conversation = Conversation(self._worker, evaluation)
+        conversation.begin(last=False)
+        try:
+            ended = await conversation.ended()
+        except asyncio.CancelledError:
+            conversation.give_up()
+            await whole(self._interrupted(conversation), _nothing)
+            raise
+        if ended.told is None or ended.is_over:
+            await whole(self._end(), _nothing)
+        conversation.give_up()
+        return outcome_of(ended, evaluation.limits)
+
+    async def close(self) -> None:
+        """End the interpreter as a script ends, or by force where it takes long."""
+        await whole(self._close(), _nothing)
+
+    async def _interrupted(self, conversation: Conversation) -> None:
+        """Ask the program to end, which it can hear while it waits; end it where it does not."""
+        assert self._worker is not None
+        self._worker.post(wire.encode({"t": "interrupt"}, _ENCODED_BYTES))
+        try:
+            ended = await asyncio.wait_for(conversation.ended(), _GRACE_SECONDS)
+        except TimeoutError:
+            ended = None
+        if ended is None or ended.told is None or ended.is_over:
+            await self._end()
+
+    async def _end(self) -> None:
+        self._is_over = True
+        if self._worker is not None:
+            await _end(self._worker)
+
+    async def _close(self) -> None:
+        if not self._is_over:
+            await self._end()
+
+
+def _design(evaluation: Evaluation) -> Design:
+    limits = evaluation.limits
+    return Design(
+        guest=stock().guest,
+        folder=evaluation.folder,
+        input_folder=evaluation.input_folder,
+        memory_mib=limits.memory_mib,
+        file_mib=limits.file_mib,
+        cpu_seconds=limits.cpu_seconds,
+    )
+
+
+async def _end(worker: Worker) -> None:
+    await run_blocking(worker.end)
+
+
+async def _left(_: None) -> None:
+    stock().leave()
+
+
+async def _nothing(_: None) -> None:
+    pass

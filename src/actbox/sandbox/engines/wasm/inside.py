@@ -1,0 +1,208 @@
+"""A worker process: it has WebAssembly instances run, one after the other, and is no more than their keeper.
+
+It imports nothing of the package, and whoever started it may end it at any time, which is how a program is ended that
+does not end by itself. Orders come on standard input, a line of JSON each; what it has to say goes to a pipe of its
+own, in frames of a kind (one byte), a length (four bytes, big-endian) and so much content. Standard output and error
+are the instance's. Where what one program printed ends, the worker writes a mark there that no program knows.
+
+Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
+that has not begun. Frames: `m`, a part of what the instance sends; `r`, it has
+done an order and waits for the next; `e`, it has ended; `c`, it has used all its processor time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path += sys.argv[2:]
+
+import eryx
+
+_HEADER = struct.Struct("!cI")
+# Where the folder of the guest's modules, and that of the instance's inbox, lie for the instance.
+_GUEST, _BOX = "/.actbox/guest", "/.actbox/box"
+_SERVE = f"""
+import sys, types
+package = types.ModuleType("_actbox")
+package.__path__ = [{_GUEST!r}]
+sys.modules["_actbox"] = package
+sys.dont_write_bytecode = True
+from _actbox.wasm import serve
+await serve({_BOX + "/inbox"!r}, lambda: invoke("next_order"))
+"""
+_COMPILE = f"""
+import _eryx, importlib._bootstrap_external as external, marshal, os
+for name in sorted(os.listdir({_GUEST!r})):
+    path = {_GUEST!r} + "/" + name
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    content = external._code_to_timestamp_pyc(code)
+    _eryx._eryx_report_output(0, len(name).to_bytes(4) + name.encode() + len(content).to_bytes(4) + content)
+"""
+_LOOK_AT_CPU_SECONDS = 0.05
+_MOST_WORDS = 2_000
+
+
+class _Instance:
+    """One instance, which is used for one program or one session."""
+
+    def __init__(self, order: dict[str, Any], say: Callable[[bytes, bytes], None], mark: bytes) -> None:
+        self._order = order
+        self._say = say
+        self._mark = mark
+        self._go = threading.Event()
+        self._dropped = False
+        self._begun = False
+        self._cpu_before = 0.0
+        self._running_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name="instance", daemon=True)
+        self._thread.start()
+
+    def go(self) -> None:
+        """Let the instance read its next order."""
+        self._go.set()
+
+    def drop(self) -> None:
+        """End the instance, which has not begun."""
+        self._dropped = True
+        self._go.set()
+        self._thread.join()
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time that its programs have used."""
+        since = self._running_since
+        return self._cpu_before + (0.0 if since is None else time.process_time() - since)
+
+    def _run(self) -> None:
+        told: dict[str, Any] = {}
+        try:
+            sandbox = eryx.Sandbox(
+                resource_limits=eryx.ResourceLimits(
+                    execution_timeout_ms=None,  # whoever started this process ends it
+                    callback_timeout_ms=None,
+                    max_callback_invocations=None,
+                    max_memory_bytes=self._order["memory_bytes"],
+                    max_vfs_bytes=1,  # the folder that the library has of its own; there are /tmp and /workspace
+                ),
+                callbacks=[{"name": "next_order", "fn": self._wait_for_order}],
+                volumes=[tuple(volume) for volume in self._order["volumes"]],
+                on_stdout=lambda data: self._say(b"m", data),
+            )
+            result = sandbox.execute(_SERVE)
+            told["peak_bytes"] = result.peak_memory_bytes or 0
+        except eryx.EryxError as error:
+            told["failure"] = str(error)[:_MOST_WORDS]
+        if not self._dropped:
+            self._stand_still()
+            self._say(b"e", self._used(**told))
+
+    def _wait_for_order(self) -> None:
+        if self._begun:
+            self._stand_still()
+            self._say(b"r", self._used())
+        self._go.wait()
+        self._go.clear()
+        if self._dropped:
+            raise eryx.SuspendCallback("dropped")
+        self._begun = True
+        self._running_since = time.process_time()
+
+    def _used(self, **told: Any) -> bytes:
+        return json.dumps({"cpu_ms": self._cpu_before * 1000, **told}).encode()
+
+    def _stand_still(self) -> None:
+        self._cpu_before = self.cpu_seconds()
+        self._running_since = None
+        for descriptor in (1, 2):
+            _write(descriptor, self._mark)
+
+
+class _Worker:
+    def __init__(self, descriptor: int, mark: bytes) -> None:
+        self._descriptor = descriptor
+        self._mark = mark
+        self._saying = threading.Lock()
+        self._instance: _Instance | None = None
+        self._most_cpu_seconds = float("inf")
+        self._running = threading.Event()
+        threading.Thread(target=self._watch_cpu, name="cpu", daemon=True).start()
+
+    def obey(self, order: dict[str, Any]) -> None:
+        """Do what an order says."""
+        if order["op"] == "compile":
+            self._compile(order)
+        elif order["op"] == "open":
+            _limit_files(order["file_bytes"])
+            self._most_cpu_seconds = order["cpu_seconds"]
+            self._instance = _Instance(order, self._say, self._mark)
+        elif self._instance is not None and order["op"] == "go":
+            self._running.set()
+            self._instance.go()
+        elif self._instance is not None:
+            self._instance.drop()
+            self._instance = None
+
+    def _compile(self, order: dict[str, Any]) -> None:
+        """Send the compiled forms of a folder's modules, each with its name."""
+        sandbox = eryx.Sandbox(
+            volumes=[(order["folder"], _GUEST, True)], on_stdout=lambda data: self._say(b"m", data)
+        )
+        sandbox.execute(_COMPILE)
+        self._say(b"e", b"{}")
+
+    def _say(self, kind: bytes, content: bytes) -> None:
+        if kind in (b"r", b"e"):
+            self._running.clear()
+        with self._saying:
+            _write(self._descriptor, _HEADER.pack(kind, len(content)) + content)
+
+    def _watch_cpu(self) -> None:
+        while self._running.wait():
+            time.sleep(_LOOK_AT_CPU_SECONDS)
+            instance = self._instance
+            if self._running.is_set() and instance is not None and instance.cpu_seconds() > self._most_cpu_seconds:
+                self._say(b"c", b"")
+                return
+
+
+def _limit_files(most: int) -> None:
+    """Let no file grow beyond so many bytes, where the system has such a limit."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def main(descriptor: int) -> None:
+    """Obey until standard input ends."""
+    with open(0, "rb", closefd=False) as orders:
+        worker = _Worker(descriptor, bytes.fromhex(orders.readline().decode()))
+        for line in orders:
+            worker.obey(json.loads(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    if sys.platform == "win32":
+        import msvcrt
+
+        main(msvcrt.open_osfhandle(int(sys.argv[1]), os.O_WRONLY))
+    else:
+        main(int(sys.argv[1]))

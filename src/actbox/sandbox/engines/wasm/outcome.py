@@ -1,0 +1,87 @@
+"""What a program came to, from what its guest and its worker say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from actbox.core.errors import ErrorInfo, ErrorKind
+from actbox.core.limits import Limits
+from actbox.sandbox.embedded import Outcome
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, verdict
+
+from .conversation import Ended
+
+_ABORTED: Final = 134  # as if by SIGABRT
+_OTHERS = "the linux engine has them"
+_NO_NETWORK = "networking not enabled"
+# What stands in an error of a program that asked for what WebAssembly has not, and what to do about it.
+_LACKING: Final = (
+    ("can't start new thread", f"the wasm engine has no threads; use asyncio, or an engine of full CPython: {_OTHERS}"),
+    ("does not support processes", f"the wasm engine has no processes; {_OTHERS}"),
+)
+_ONLY_STANDARD: Final = (
+    "the wasm engine has the standard library only, without what needs processes, threads or compiled packages;"
+    f" the linux engine has {{name}} where it is installed"
+)
+
+
+def outcome_of(ended: Ended, limits: Limits) -> Outcome:
+    """Return what a program came to that ended by itself, or with its worker."""
+    told = ended.told or {}
+    cpu_ms = max(0.0, float(told.get("cpu_ms", 0.0)))
+    peak = int(told.get("peak_bytes", 0))
+    if ended.broke_rules:
+        error = ErrorInfo(
+            kind=ErrorKind.PROTOCOL,
+            message=f"the guest broke the rules of the channel: {ended.broke_rules}",
+            hint="do not use what belongs to the sandbox itself",
+        )
+        return Outcome(error=error, exit_code=EXIT_SANDBOX_FAILED, cpu_ms=cpu_ms)
+    if ended.cpu_used:
+        code, stopped = verdict(None, Ending(limit="cpu_seconds"), None, limits)
+        return Outcome(error=stopped, exit_code=code, cpu_ms=limits.cpu_seconds * 1000)
+    if ended.done is None:
+        code, failure = _without_result(ended)
+        return Outcome(error=failure, exit_code=code, cpu_ms=cpu_ms)
+    done = ended.done
+    return Outcome(
+        value=done.value,
+        value_text=done.value_text,
+        value_forms=done.forms,
+        error=None if done.error is None else _adapted(done.error),
+        exit_code=done.exit_code,
+        cpu_ms=cpu_ms,
+        max_rss_bytes=peak,
+    )
+
+
+def _adapted(error: ErrorInfo) -> ErrorInfo:
+    """Return an error in the words that are true of this engine."""
+    for words, hint in _LACKING:
+        if words in error.message and error.type in ("RuntimeError", "OSError"):
+            return replace(error, kind=ErrorKind.UNSUPPORTED, hint=hint, limit="")
+    if error.kind is ErrorKind.RUNTIME and _NO_NETWORK in error.message:
+        hint = "this sandbox has no network; use the tools or the files that it was given"
+        return replace(error, kind=ErrorKind.NETWORK, hint=hint)
+    if error.kind is ErrorKind.MISSING_DEPENDENCY:
+        name = error.message.partition("'")[2].partition("'")[0].partition(".")[0] or "it"
+        return replace(error, hint=_ONLY_STANDARD.format(name=name))
+    return error
+
+
+def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
+    """Return what to say of a program after which nothing said what it came to."""
+    if ended.told is None:
+        message = f"the worker process that ran the program ended with {ended.exit_code}"
+        return _ABORTED, ErrorInfo(kind=ErrorKind.CRASH, message=message, hint="take less memory, in fewer large steps")
+    failure = str(ended.told.get("failure", "")) or "it ended without a result"
+    if "Exited with i32 exit status" in failure:
+        message = "the program ended itself at once, with os._exit() or a fatal error"
+        return 1, ErrorInfo(kind=ErrorKind.EXIT, message=message, hint="sys.exit(code) ends a program and keeps its code")
+    if "call stack exhausted" in failure:
+        message = "the program is nested too deeply: the interpreter's stack is used up"
+        return 1, ErrorInfo(kind=ErrorKind.RUNTIME, type="RecursionError", message=message, hint="recurse less deeply")
+    first = failure.strip().splitlines()[0][:300]
+    return _ABORTED, ErrorInfo(kind=ErrorKind.CRASH, message=f"the interpreter was ended: {first}")

@@ -1,0 +1,83 @@
+"""What all workers of this process share: a private folder with the library's own files and the compiled guest.
+
+The library unpacks an interpreter, which it then trusts, to a place below the system's temporary folder that anybody
+could have filled before. So workers are given a temporary folder of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final
+
+from actbox.core.errors import SandboxUnavailable
+
+from .worker import Worker
+
+_GUEST_FOLDER: Final = Path(__file__).parents[2] / "guest"
+# What `wasm.py` of the guest imports, of the guest.
+_MODULES: Final = (
+    "channel",
+    "failure",
+    "finish",
+    "inbox",
+    "interrupts",
+    "program",
+    "randomness",
+    "tools",
+    "value",
+    "wasm",
+    "wire",
+)
+
+
+class Runtime:
+    """Made once for a process; what it has made is removed at its end."""
+
+    def __init__(self) -> None:
+        """Raise `SandboxUnavailable` where no worker can be started."""
+        try:
+            self.folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-wasm-"))
+        except OSError as error:
+            raise SandboxUnavailable(f"the wasm engine has no room for its files: {error.strerror}") from error
+        self._process = os.getpid()
+        atexit.register(self._remove)
+        self.guest = f"{self.folder}/guest"
+        os.mkdir(self.guest)
+        sources = f"{self.folder}/sources"
+        os.mkdir(sources)
+        for name in _MODULES:
+            shutil.copy(_GUEST_FOLDER / f"{name}.py", sources)
+        self.first_worker = Worker(self.folder)
+        for name, content in self.first_worker.compile(sources):
+            Path(self.guest, f"{Path(name).stem}.pyc").write_bytes(content)
+
+    def _remove(self) -> None:
+        if os.getpid() == self._process:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """Return this process's runtime, making it where there is none. Raises `SandboxUnavailable`."""
+    global _runtime
+    with _lock:
+        if _runtime is None:
+            _runtime = Runtime()
+        return _runtime
+
+
+def _forget() -> None:
+    global _runtime, _lock
+    _runtime, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,37 @@
+"""What the `wasm` engine does on this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from actbox.sandbox.traits import Traits
+
+_HAS_RLIMITS: Final = find_spec("resource") is not None
+
+TRAITS: Final = Traits(
+    engine="wasm",
+    isolation="WebAssembly: CPython in an instance of its own (wasmtime), in a worker process",
+    isolated=True,
+    python="standard library",
+    packages="none; the standard library of CPython 3.14 without threads, processes and sqlite3",
+    commands=False,
+    enforced={
+        "wall_seconds": "host timer",
+        "cpu_seconds": "host timer",
+        "memory_mib": "evaluator",
+        "processes": "language",
+        **({"file_mib": "rlimit"} if _HAS_RLIMITS else {}),
+        "output_bytes": "host",
+        "tool_calls": "host",
+        "tool_bytes": "host",
+        "message_bytes": "host",
+        "artifacts": "host",
+        "artifact_mib": "host",
+    },
+    sessions=True,
+    notes=(
+        "a session's program that is ended while it computes takes the session's state with it",
+        "sessions cannot be forked",
+    ),
+)

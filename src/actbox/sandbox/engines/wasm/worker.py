@@ -1,0 +1,305 @@
+"""The host's handle on one worker process (`inside.py`): orders go in, what its instance says comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import secrets
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from actbox.core.errors import SandboxUnavailable
+
+_INSIDE: Final = Path(__file__).with_name("inside.py")
+_HEADER: Final = struct.Struct("!cI")
+_READ_BYTES: Final = 256 * 1024
+_MIB: Final = 2**20
+_PARTS: Final = 3  # of an end: the frame that says it, and the marks in both outputs
+
+ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed: pip install 'actbox[wasm]'"
+
+
+class Listener(Protocol):
+    """Who hears what a worker's instance says, from the worker's threads."""
+
+    def on_message(self, data: bytes) -> None:
+        """A part of the stream of messages that the instance sends."""
+
+    def on_output(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
+        """A part of what it printed."""
+
+    def on_cpu_used(self) -> None:
+        """It has used all its processor time."""
+
+    def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
+        """The program has ended, and all that it sent and printed was heard; the instance too, if `is_over`."""
+
+    def on_lost(self, exit_code: int) -> None:
+        """The worker is no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What an instance is made for."""
+
+    guest: str
+    folder: str
+    input_folder: str
+    memory_mib: int
+    file_mib: int
+    cpu_seconds: float
+
+    def key(self) -> tuple[object, ...]:
+        """Return what is otherwise once an instance made before would see other folders. Raises `OSError`."""
+        paths = (self.folder, self.input_folder, f"{self.folder}/output")
+        return (self, *((status.st_dev, status.st_ino) for status in map(os.stat, paths)))
+
+
+class Worker:
+    """One process. Its methods may be called from any thread, one at a time."""
+
+    def __init__(self, folder: str) -> None:
+        """Start it, with `folder` for what it writes to disk. Raises `SandboxUnavailable`."""
+        self._folder = folder
+        self._mark = secrets.token_bytes(16)
+        self._box = ""
+        self._inbox = -1
+        self.key: tuple[object, ...] | None = None
+        """Of the design of the instance that waits for its first order, if one does."""
+        self._design: Design | None = None
+        self._listener: Listener | None = None
+        self._parts = 0
+        self._told: Mapping[str, Any] = {}
+        self._is_over = False
+        self._compiled: bytearray | None = None
+        self._heard = threading.Event()
+        self._lock = threading.Lock()
+        spec = find_spec("eryx")
+        if spec is None or spec.origin is None:
+            raise SandboxUnavailable(ENGINE_MISSING)
+        reading, writing = os.pipe()
+        try:
+            self._process = _start([str(Path(spec.origin).parents[1])], writing, folder)
+        except OSError as error:
+            os.close(reading)
+            raise SandboxUnavailable(f"no worker process can be started: {error.strerror}") from error
+        finally:
+            os.close(writing)
+        self._threads = [
+            threading.Thread(target=self._hear, args=(reading,), name="wasm-messages", daemon=True),
+            threading.Thread(target=self._listen, args=("stdout", self._process.stdout), daemon=True),
+            threading.Thread(target=self._listen, args=("stderr", self._process.stderr), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._write(self._mark.hex().encode() + b"\n")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def sees(self, folder: str) -> bool:
+        """Whether an instance waits that was made for this workspace folder."""
+        return self._design is not None and self._design.folder == folder
+
+    def compile(self, folder: str) -> list[tuple[str, bytes]]:
+        """Return the compiled forms of the modules in a folder, by name. Raises `SandboxUnavailable`."""
+        self._compiled = bytearray()
+        self._order({"op": "compile", "folder": folder})
+        self._heard.wait()
+        data, self._compiled = bytes(self._compiled), None
+        compiled: list[bytes] = []
+        while data:
+            end = 4 + int.from_bytes(data[:4])
+            compiled.append(data[4:end])
+            data = data[end:]
+        if not compiled or not self.alive:
+            self.end()
+            raise SandboxUnavailable("the library's interpreter does not start here")
+        return [(name.decode(), content) for name, content in zip(compiled[::2], compiled[1::2], strict=True)]
+
+    def open(self, design: Design) -> None:
+        """Make an instance in place of one that waits, if one does. Raises `OSError`."""
+        self.drop()
+        key = design.key()
+        self._box = tempfile.mkdtemp(dir=self._folder)
+        for name in ("in", "tmp"):
+            os.mkdir(f"{self._box}/{name}")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        self._inbox = os.open(f"{self._box}/in/inbox", flags, 0o600)
+        volumes = (
+            (design.guest, "/.actbox/guest", True),
+            (f"{self._box}/in", "/.actbox/box", True),
+            (f"{self._box}/tmp", "/tmp", False),
+            (design.folder, "/workspace", False),
+            (design.input_folder, "/workspace/input", True),
+            (design.input_folder, "/input", True),
+            (f"{design.folder}/output", "/output", False),
+        )
+        self._order(
+            {
+                "op": "open",
+                "volumes": volumes,
+                "memory_bytes": design.memory_mib * _MIB,
+                "file_bytes": design.file_mib * _MIB,
+                "cpu_seconds": design.cpu_seconds,
+            }
+        )
+        self.key, self._design = key, design
+
+    def begin(self, listener: Listener, order: bytes) -> None:
+        """Let the instance do what the frame `order` says; `listener` hears all until it has ended."""
+        with self._lock:
+            self.key = self._design = None
+            self._parts = 0
+            self._listener = listener
+        self.post(order)
+        self._order({"op": "go"})
+
+    def post(self, frame: bytes) -> None:
+        """Put a frame into the inbox. One for an instance that is gone is lost."""
+        view = memoryview(frame)
+        while view and self._inbox >= 0:
+            view = view[os.write(self._inbox, view) :]
+
+    def drop(self) -> None:
+        """End an instance that waits for its first order, if one does, and remove what was made for the last."""
+        if self.key is not None:
+            self.key = self._design = None
+            self._order({"op": "drop"})
+        if self._inbox >= 0:
+            os.close(self._inbox)
+            self._inbox = -1
+        if self._box:
+            shutil.rmtree(self._box, ignore_errors=True)
+            self._box = ""
+
+    def end(self) -> None:
+        """End the process; when this returns nothing of it runs. Blocks for some milliseconds."""
+        self._process.kill()
+        self._process.wait()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        with contextlib.suppress(OSError):  # what it had not read yet
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        self.key = None
+        self.drop()
+
+    # Inside
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        self._write(json.dumps(order).encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone, which is heard elsewhere
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _hear(self, descriptor: int) -> None:
+        """Take in frames until the worker has gone."""
+        try:
+            with open(descriptor, "rb", buffering=_READ_BYTES) as frames:
+                while self._hear_one(frames):
+                    pass
+        finally:
+            self._process.kill()  # one that speaks nonsense; any other has gone already
+            exit_code = self._process.wait()
+            self._heard.set()
+            with self._lock:
+                listener, self._listener = self._listener, None
+            if listener is not None:
+                listener.on_lost(exit_code)
+
+    def _hear_one(self, frames: io.BufferedReader) -> bool:
+        """Take in one frame; return whether there was one."""
+        header = frames.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return False
+        kind, left = _HEADER.unpack(header)
+        content = b""
+        while left and (part := frames.read1(min(left, _READ_BYTES))):
+            left -= len(part)
+            if kind == b"m":
+                self._on_message(part)
+            else:
+                content += part
+        if left:
+            return False
+        if kind in (b"e", b"r"):
+            self._arrived(json.loads(content), is_over=kind == b"e")
+        elif kind == b"c" and (listener := self._listener) is not None:
+            listener.on_cpu_used()
+        return True
+
+    def _on_message(self, part: bytes) -> None:
+        if self._compiled is not None:
+            self._compiled += part
+        elif (listener := self._listener) is not None:
+            listener.on_message(part)
+
+    def _listen(self, name: Literal["stdout", "stderr"], pipe: Any) -> None:
+        """Take in what is printed, up to each mark."""
+        held = b""
+        with pipe:
+            while data := pipe.read1(_READ_BYTES):
+                held += data
+                while (at := held.find(self._mark)) >= 0:
+                    self._printed(name, held[:at])
+                    held = held[at + len(self._mark) :]
+                    self._arrived(None)
+                kept = next((n for n in range(len(self._mark) - 1, 0, -1) if held.endswith(self._mark[:n])), 0)
+                self._printed(name, held[: len(held) - kept])
+                held = held[len(held) - kept :]
+
+    def _printed(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
+        if data and (listener := self._listener) is not None:
+            listener.on_output(name, data)
+
+    def _arrived(self, told: Mapping[str, Any] | None, *, is_over: bool = False) -> None:
+        """Note one of the three things by which an end is known; at the third, say so."""
+        if self._compiled is not None:
+            self._heard.set()
+            return
+        with self._lock:
+            if self._listener is None:
+                return
+            self._parts += 1
+            if told is not None:
+                self._told, self._is_over = told, is_over
+            if self._parts < _PARTS:
+                return
+            listener, self._listener = self._listener, None
+        listener.on_end(self._told, self._is_over)
+
+
+def _start(paths: list[str], writing: int, folder: str) -> subprocess.Popen[bytes]:
+    """Start a worker that says what it has to say at the end of a pipe. Raises `OSError`."""
+    variables = {name: folder for name in ("TMPDIR", "TEMP", "TMP")} | {"ERYX_WARM_INSTANCES": "0"}
+    command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE)]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    if sys.platform != "win32":
+        return subprocess.Popen(
+            [*command, str(writing), *paths], env=variables, cwd=folder, pass_fds=(writing,), **pipes
+        )
+    import msvcrt
+
+    handle = msvcrt.get_osfhandle(writing)
+    os.set_handle_inheritable(handle, True)
+    startup = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
+    variables["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
+    return subprocess.Popen([*command, str(handle), *paths], env=variables, cwd=folder, startupinfo=startup, **pipes)

@@ -1,0 +1,163 @@
+"""The guest's end of the channel in WebAssembly: it can send at any time, and must look whether something has come.
+
+What the host sends is added to a file. Nothing there waits for a file to grow, so whoever waits looks again and again:
+at first without a pause, since most answers come soon, then after pauses that grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from asyncio.base_events import BaseEventLoop
+from collections import deque
+
+from . import wire
+from .channel import ToolError, call_frame, value_of
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, List, Optional
+
+_READ_BYTES = 256 * 1024
+# About half a millisecond of looking, for which a tool that only looks something up has answered.
+_LOOKS_AT_ONCE = 100
+_FIRST_PAUSE_SECONDS = 0.0002
+_LONGEST_PAUSE_SECONDS = 0.005
+_NO_PROGRAM = "tools answer only while a program of the session runs"
+# A program may put another function in its place.
+_sleep, _now = time.sleep, time.monotonic
+
+
+class Inbox:
+    """Sends messages to the host, and hands each answer to whoever waits for it."""
+
+    def __init__(self, path: str, send: Callable[[bytes], None]) -> None:
+        """`path` is the file that grows; `send` hands bytes to the host."""
+        self.max_bytes = wire.ENVELOPE_BYTES
+        self._fd = os.open(path, os.O_RDONLY)
+        self._send = send
+        self._at = 0
+        self._reader = wire.FrameReader(2**32)  # the host keeps to what it has told us
+        self._last_id = 0
+        self._answers: Dict[int, Optional[Dict[str, Any]]] = {}
+        """Of calls that were not taken by those who wait for them; nothing for one that is under way."""
+        self._futures: Dict[int, asyncio.Future[Dict[str, Any]]] = {}
+        self._orders: Deque[Dict[str, Any]] = deque()
+        self._answering = True
+        self.on_interrupt: Callable[[], None] = lambda: None
+        """Called when the host wants the program to end; may raise."""
+
+    # What programs use
+
+    def call(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
+        """Call a tool and wait for its value; `line` is where the program does so. Raises `ToolError`."""
+        call_id = self._begin(tool, arguments, line)
+        self._answers[call_id] = None
+        try:
+            while self._answers[call_id] is None:
+                self.wait(None)
+            answer = self._answers[call_id]
+            assert answer is not None
+            return value_of(answer, tool)
+        finally:
+            del self._answers[call_id]
+
+    async def call_async(self, tool: str, arguments: Dict[str, Any], line: Optional[int] = None) -> Any:
+        """Call a tool from a coroutine; any number may wait at once. Raises `ToolError`."""
+        call_id = self._begin(tool, arguments, line)
+        future = self._futures[call_id] = asyncio.get_running_loop().create_future()
+        try:
+            return value_of(await future, tool)
+        finally:
+            self._futures.pop(call_id, None)
+
+    # What the runner uses
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send a message that has no answer. Raises what `wire.encode` raises."""
+        self._send(wire.encode(message, self.max_bytes))
+
+    def next_order(self) -> Dict[str, Any]:
+        """Wait for what is to be done next. From now on tools answer."""
+        while not self._orders:
+            self.wait(None)
+        self._last_id = 0
+        self._answering = True
+        return self._orders.popleft()
+
+    def end_calls(self) -> None:
+        """Answer no more tool calls until the next program: those that wait fail now."""
+        self._answering = False
+        for call_id in list(self._futures):
+            self._take_in({"id": call_id, "error": _NO_PROGRAM})
+
+    def wait(self, seconds: Optional[float]) -> None:
+        """Return when something has come, or after so many seconds."""
+        until = None if seconds is None else _now() + seconds
+        looks, pause = 0, _FIRST_PAUSE_SECONDS
+        while not self._look():
+            left = None if until is None else until - _now()
+            if left is not None and left <= 0:
+                return
+            looks += 1
+            if looks > _LOOKS_AT_ONCE:
+                _sleep(pause if left is None else min(pause, left))
+                pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+
+    # Inside
+
+    def _begin(self, tool: str, arguments: Dict[str, Any], line: Optional[int]) -> int:
+        if not self._answering:
+            raise ToolError(_NO_PROGRAM, tool)
+        self._last_id += 1
+        message = {"t": "call", "id": self._last_id, "tool": tool, "args": arguments}
+        if line is not None:
+            message["line"] = line
+        self._send(call_frame(message, self.max_bytes))
+        return self._last_id
+
+    def _look(self) -> bool:
+        """Take in what has come; return whether there was anything."""
+        data = os.pread(self._fd, _READ_BYTES, self._at)
+        self._at += len(data)
+        for message in self._reader.feed(data):
+            self._take_in(message)
+        return bool(data)
+
+    def _take_in(self, message: Dict[str, Any]) -> None:
+        if message.get("t") == "interrupt":
+            self.on_interrupt()
+        elif "id" not in message:
+            self._orders.append(message)
+        elif message["id"] in self._answers:
+            self._answers[message["id"]] = message
+        else:
+            future = self._futures.get(message["id"])
+            if future is not None and not future.done():
+                future.set_result(message)
+
+
+class _Looks:
+    """Stands where an event loop has a selector."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    def select(self, timeout: Optional[float]) -> List[Any]:
+        self._inbox.wait(timeout)
+        return []
+
+
+class InboxLoop(BaseEventLoop):
+    """An event loop that waits for answers and for time to pass; there is nothing else to wait for."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        super().__init__()
+        self._selector = _Looks(inbox)
+
+    def _process_events(self, events: List[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass  # no other thread could be at it
