@@ -76,6 +76,12 @@ def cut(text: str, most: int) -> str:
     return text[: most // 2] + "\n… %d characters left out …\n" % (len(text) - most) + text[-most // 2 :]
 
 
+def leave_out(*folders: str) -> None:
+    """Leave out of tracebacks what lies below these folders too, or is called so."""
+    global _LIBRARIES
+    _LIBRARIES += folders
+
+
 def _own(filename: str) -> bool:
     if filename.startswith(_GUEST_FOLDER) or filename.startswith(_LIBRARIES):
         return False

@@ -118,12 +118,14 @@ class Inbox:
         return self._last_id
 
     def _look(self) -> bool:
-        """Take in what has come; return whether there was anything."""
+        """Take in what has come; return whether there was a whole message."""
         data = os.pread(self._fd, _READ_BYTES, self._at)
         self._at += len(data)
-        for message in self._reader.feed(data):
+        taken = False
+        for message in self._reader.feed(data):  # what an interrupt leaves here comes at the next look
             self._take_in(message)
-        return bool(data)
+            taken = True
+        return taken
 
     def _take_in(self, message: Dict[str, Any]) -> None:
         if message.get("t") == "interrupt":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import os
 import sys
 
 import _eryx  # type: ignore[import-not-found]
 
-from .failure import describe_exception, keep_guest_out_of_warnings
+from .failure import describe_exception, keep_guest_out_of_warnings, leave_out
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .inbox import Inbox, InboxLoop
 from .program import Compiled, compile_program, new_main, run_in
@@ -67,6 +68,8 @@ class _Guest:
         reseed()
         keep_guest_out_of_warnings()
         _own_event_loops(inbox)
+        leave_out("/python-stdlib/", "<socket_eryx>", "<ssl_eryx>")
+        gc.freeze()  # at the end only what the program has made is looked through
 
     def obey(self, order: Dict[str, Any]) -> bool:
         """Run a program, or end; return whether another one may follow."""
@@ -83,9 +86,15 @@ class _Guest:
 
     def _end(self) -> None:
         """Do what is done when a script ends."""
-        if self._loop is not None and not self._loop.is_closed():
-            with contextlib.suppress(Exception), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.get_loop()
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
         wait_for_threads()
         self._main.__dict__.clear()
         flush_all()

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from itertools import accumulate
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-_HEADER = struct.Struct("!II")
+_LENGTH_BYTES = 4
+_HEADER_BYTES = 2 * _LENGTH_BYTES
 _MARK = "\0"
 # Python's own default (`sys.int_info.default_max_str_digits`); a program may have switched it off for itself.
 MAX_DIGITS = 4300
@@ -67,7 +67,7 @@ def encode(message: Dict[str, Any], max_bytes: int) -> bytes:
     body = text.encode("ascii")
     if len(body) + len(blobs) > max_bytes:
         raise MessageTooLong("a message of %d bytes; the limit is %d" % (len(body) + len(blobs), max_bytes))
-    return _HEADER.pack(len(body), len(blobs)) + body + blobs
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + len(blobs).to_bytes(_LENGTH_BYTES, "big") + body + blobs
 
 
 def _lift(value: Any, pieces: List[bytes]) -> Any:
@@ -146,7 +146,7 @@ class FrameReader:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
-        self._need = _HEADER.size
+        self._need = _HEADER_BYTES
         self.size = 0
         """How many bytes the frame had that was taken last."""
 
@@ -162,20 +162,21 @@ class FrameReader:
         buffer = self._buffer
         if len(buffer) < self._need:
             return None
-        text_length, blob_length = _HEADER.unpack_from(buffer)
+        text_length = int.from_bytes(buffer[:_LENGTH_BYTES], "big")
+        blob_length = int.from_bytes(buffer[_LENGTH_BYTES:_HEADER_BYTES], "big")
         if text_length + blob_length > self._max_bytes:
             raise MessageTooLong(
                 "a message of %d bytes; the limit is %d" % (text_length + blob_length, self._max_bytes)
             )
-        start = _HEADER.size + text_length
+        start = _HEADER_BYTES + text_length
         end = start + blob_length
         if len(buffer) < end:
             self._need = end
             return None
         with memoryview(buffer) as view:
-            text, blobs = bytes(view[_HEADER.size : start]), bytes(view[start:end])
+            text, blobs = bytes(view[_HEADER_BYTES:start]), bytes(view[start:end])
         del buffer[:end]
-        self._need = _HEADER.size
+        self._need = _HEADER_BYTES
         self.size = end
         return text, blobs
 

@@ -49,9 +49,7 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[Ended] = self._loop.create_future()
         self._reader = wire.FrameReader(evaluation.limits.message_bytes + wire.ENVELOPE_BYTES)
-        self._decoders = {
-            name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
-        }
+        self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
         self._done: Done | None = None
         self._broke_rules = ""
         self._cpu_used = False

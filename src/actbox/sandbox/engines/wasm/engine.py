@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from actbox.core.errors import SandboxUnavailable
-from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
+from actbox.sandbox.embedded.sandbox import Place
 from actbox.sandbox.guest import wire
 from actbox.sandbox.whole import whole
 
@@ -20,7 +19,8 @@ from .worker import Design, Worker
 
 # How long a session's program that waits may take to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
-_ENCODED_BYTES: Final = 1000
+_INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
+_END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
 
 
 class WasmSandbox(EmbeddedSandbox):
@@ -31,7 +31,7 @@ class WasmSandbox(EmbeddedSandbox):
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
         design = _design(evaluation)
-        worker = await whole(run_blocking(stock().take, design), _end)
+        worker = await _worker(design)
         conversation = Conversation(worker, evaluation)
         ended = None
         try:
@@ -42,14 +42,19 @@ class WasmSandbox(EmbeddedSandbox):
             conversation.give_up()
             if ended is None or ended.told is None:
                 await whole(_end(worker), _nothing)
+                stock().replace(design)
             else:
-                asyncio.get_running_loop().run_in_executor(None, stock().give, worker, design)
+                stock().give(worker, design)
 
     async def _open_state(self) -> State:
         return _WasmState()
 
     async def _open(self) -> None:
         await whole(run_blocking(stock().enter), _left)
+
+    async def _let_go(self, place: Place) -> None:
+        await run_blocking(stock().forget, place.folder)
+        await super()._let_go(place)
 
     async def _close(self) -> None:
         stock().leave()
@@ -60,6 +65,7 @@ class _WasmState(State):
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._design: Design | None = None
         self._is_over = False
 
     @property
@@ -68,7 +74,8 @@ class _WasmState(State):
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         if self._worker is None:
-            self._worker = await whole(run_blocking(stock().take, _design(evaluation)), _end)
+            self._design = _design(evaluation)
+            self._worker = await _worker(self._design)
         conversation = Conversation(self._worker, evaluation)
         conversation.begin(last=False)
         try:
@@ -89,7 +96,7 @@ class _WasmState(State):
     async def _interrupted(self, conversation: Conversation) -> None:
         """Ask the program to end, which it can hear while it waits; end it where it does not."""
         assert self._worker is not None
-        self._worker.post(wire.encode({"t": "interrupt"}, _ENCODED_BYTES))
+        self._worker.post(_INTERRUPT)
         try:
             ended = await asyncio.wait_for(conversation.ended(), _GRACE_SECONDS)
         except TimeoutError:
@@ -99,24 +106,36 @@ class _WasmState(State):
 
     async def _end(self) -> None:
         self._is_over = True
-        if self._worker is not None:
+        if self._worker is not None and self._design is not None:
             await _end(self._worker)
+            stock().replace(self._design)
 
     async def _close(self) -> None:
-        if not self._is_over:
-            await self._end()
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._worker is None or self._design is None:
+            return
+        if await run_blocking(self._worker.finish, _END, _GRACE_SECONDS):
+            stock().give(self._worker, self._design)
+        else:
+            await _end(self._worker)
 
 
 def _design(evaluation: Evaluation) -> Design:
     limits = evaluation.limits
     return Design(
-        guest=stock().guest,
         folder=evaluation.folder,
         input_folder=evaluation.input_folder,
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,
         cpu_seconds=limits.cpu_seconds,
     )
+
+
+async def _worker(design: Design) -> Worker:
+    worker = stock().at_hand(design)
+    return worker if worker is not None else await whole(run_blocking(stock().take, design), _end)
 
 
 async def _end(worker: Worker) -> None:

@@ -6,14 +6,16 @@ own, in frames of a kind (one byte), a length (four bytes, big-endian) and so mu
 are the instance's. Where what one program printed ends, the worker writes a mark there that no program knows.
 
 Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
-that has not begun. Frames: `m`, a part of what the instance sends; `r`, it has
-done an order and waits for the next; `e`, it has ended; `c`, it has used all its processor time.
+that has not begun. Frames: `m`, a part of what the instance sends; `w`, it waits for its first order; `r`, it has done
+an order and waits for the next; `e`, it has ended; `c`, it has used all its processor time.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import struct
 import sys
 import threading
@@ -30,22 +32,31 @@ _HEADER = struct.Struct("!cI")
 # Where the folder of the guest's modules, and that of the instance's inbox, lie for the instance.
 _GUEST, _BOX = "/.actbox/guest", "/.actbox/box"
 _SERVE = f"""
-import sys, types
+import marshal, sys, types
 package = types.ModuleType("_actbox")
-package.__path__ = [{_GUEST!r}]
+package.__path__ = []
 sys.modules["_actbox"] = package
 sys.dont_write_bytecode = True
-from _actbox.wasm import serve
-await serve({_BOX + "/inbox"!r}, lambda: invoke("next_order"))
+with open({_GUEST + "/modules"!r}, "rb") as file:
+    modules = marshal.load(file)
+for name, code in modules:
+    module = types.ModuleType("_actbox." + name)
+    module.__package__ = "_actbox"
+    module.__file__ = code.co_filename
+    sys.modules["_actbox." + name] = module
+    setattr(package, name, module)
+    exec(code, module.__dict__)
+await package.wasm.serve({_BOX + "/inbox"!r}, lambda: invoke("next_order"))
 """
-_COMPILE = f"""
-import _eryx, importlib._bootstrap_external as external, marshal, os
-for name in sorted(os.listdir({_GUEST!r})):
-    path = {_GUEST!r} + "/" + name
+# The guest's modules, compiled by the interpreter that is to run them, which nobody else can do.
+_COMPILE = """
+import _eryx, marshal
+modules = []
+for name in {names!r}:
+    path = {folder!r} + "/" + name + ".py"
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
-    content = external._code_to_timestamp_pyc(code)
-    _eryx._eryx_report_output(0, len(name).to_bytes(4) + name.encode() + len(content).to_bytes(4) + content)
+        modules.append((name, compile(file.read(), path, "exec", dont_inherit=True)))
+_eryx._eryx_report_output(0, marshal.dumps(modules))
 """
 _LOOK_AT_CPU_SECONDS = 0.05
 _MOST_WORDS = 2_000
@@ -108,6 +119,8 @@ class _Instance:
         if self._begun:
             self._stand_still()
             self._say(b"r", self._used())
+        else:
+            self._say(b"w", b"")
         self._go.wait()
         self._go.clear()
         if self._dropped:
@@ -151,11 +164,10 @@ class _Worker:
             self._instance = None
 
     def _compile(self, order: dict[str, Any]) -> None:
-        """Send the compiled forms of a folder's modules, each with its name."""
-        sandbox = eryx.Sandbox(
-            volumes=[(order["folder"], _GUEST, True)], on_stdout=lambda data: self._say(b"m", data)
-        )
-        sandbox.execute(_COMPILE)
+        """Send the compiled form of modules in a folder, in the order in which they import each other."""
+        volumes = [(order["folder"], _GUEST, True)]
+        sandbox = eryx.Sandbox(volumes=volumes, on_stdout=lambda data: self._say(b"m", data))
+        sandbox.execute(_COMPILE.format(folder=_GUEST, names=order["names"]))
         self._say(b"e", b"{}")
 
     def _say(self, kind: bytes, content: bytes) -> None:
@@ -191,18 +203,17 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Obey until standard input ends."""
+    """Obey until standard input ends, which it does when the host has ended without a word."""
     with open(0, "rb", closefd=False) as orders:
         worker = _Worker(descriptor, bytes.fromhex(orders.readline().decode()))
         for line in orders:
             worker.obey(json.loads(line))
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the host's, of which there is nobody else to remove it
     os._exit(0)
 
 
 if __name__ == "__main__":
-    if sys.platform == "win32":
-        import msvcrt
-
-        main(msvcrt.open_osfhandle(int(sys.argv[1]), os.O_WRONLY))
+    if os.name == "nt":
+        main(importlib.import_module("msvcrt").open_osfhandle(int(sys.argv[1]), os.O_WRONLY))
     else:
         main(int(sys.argv[1]))

@@ -23,7 +23,7 @@ _LACKING: Final = (
 )
 _ONLY_STANDARD: Final = (
     "the wasm engine has the standard library only, without what needs processes, threads or compiled packages;"
-    f" the linux engine has {{name}} where it is installed"
+    " the linux engine has {name} where it is installed"
 )
 
 
@@ -79,7 +79,9 @@ def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
     failure = str(ended.told.get("failure", "")) or "it ended without a result"
     if "Exited with i32 exit status" in failure:
         message = "the program ended itself at once, with os._exit() or a fatal error"
-        return 1, ErrorInfo(kind=ErrorKind.EXIT, message=message, hint="sys.exit(code) ends a program and keeps its code")
+        return 1, ErrorInfo(
+            kind=ErrorKind.EXIT, message=message, hint="sys.exit(code) ends a program and keeps its code"
+        )
     if "call stack exhausted" in failure:
         message = "the program is nested too deeply: the interpreter's stack is used up"
         return 1, ErrorInfo(kind=ErrorKind.RUNTIME, type="RecursionError", message=message, hint="recurse less deeply")

@@ -19,19 +19,19 @@ from actbox.core.errors import SandboxUnavailable
 from .worker import Worker
 
 _GUEST_FOLDER: Final = Path(__file__).parents[2] / "guest"
-# What `wasm.py` of the guest imports, of the guest.
+# What `wasm.py` of the guest imports, of the guest: each after those that it imports itself.
 _MODULES: Final = (
+    "wire",
+    "interrupts",
     "channel",
+    "program",
     "failure",
     "finish",
-    "inbox",
-    "interrupts",
-    "program",
-    "randomness",
     "tools",
     "value",
+    "randomness",
+    "inbox",
     "wasm",
-    "wire",
 )
 
 
@@ -48,13 +48,8 @@ class Runtime:
         atexit.register(self._remove)
         self.guest = f"{self.folder}/guest"
         os.mkdir(self.guest)
-        sources = f"{self.folder}/sources"
-        os.mkdir(sources)
-        for name in _MODULES:
-            shutil.copy(_GUEST_FOLDER / f"{name}.py", sources)
         self.first_worker = Worker(self.folder)
-        for name, content in self.first_worker.compile(sources):
-            Path(self.guest, f"{Path(name).stem}.pyc").write_bytes(content)
+        Path(self.guest, "modules").write_bytes(self.first_worker.compile(_GUEST_FOLDER, _MODULES))
 
     def _remove(self) -> None:
         if os.getpid() == self._process:

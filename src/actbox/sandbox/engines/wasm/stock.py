@@ -1,15 +1,20 @@
 """Worker processes that wait for programs, shared by all sandboxes of this process.
 
-A worker whose program has ended gets an instance for the next one at once, made for the same folders and limits. Those
-that are not taken go when the last sandbox has been stopped for a while.
+A worker whose program has ended gets an instance for the next one, made for the same folders and limits while nobody
+waits for it. Where programs come faster than that, there are more workers, as many as processors. All of them go when
+no sandbox has been open for a while.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import queue
 import threading
+from collections.abc import Callable
 from typing import Final
+
+from actbox.core.errors import SandboxUnavailable
 
 from .runtime import Runtime, runtime
 from .worker import Design, Worker
@@ -19,17 +24,19 @@ LINGER_SECONDS: Final = 5.0
 
 
 class Stock:
-    """Its methods block, and may be called from any thread."""
+    """Its methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
         self._sandboxes = 0
+        self._starting = 0
         self._timer: threading.Timer | None = None
         self._runtime: Runtime | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], None]] | None = None
 
     def enter(self) -> None:
-        """Note that a sandbox is open, and have a worker for it. Raises `SandboxUnavailable`."""
+        """Note that a sandbox is open, and have a worker for it. Blocks. Raises `SandboxUnavailable`."""
         ready = runtime()
         with self._lock:
             if self._timer is not None:
@@ -42,72 +49,124 @@ class Stock:
             wants_one = not self._idle and not self._sandboxes
             self._sandboxes += 1
         if wants_one:
-            self.give(Worker(ready.folder))
+            try:
+                worker = Worker(ready.folder)
+            except SandboxUnavailable:
+                self.leave()
+                raise
+            with self._lock:
+                self._idle.append(worker)
 
     def leave(self) -> None:
         """Note that a sandbox was stopped."""
         with self._lock:
             self._sandboxes -= 1
             if not self._sandboxes and self._timer is None:
-                self._timer = threading.Timer(LINGER_SECONDS, self._end_idle)
+                self._timer = threading.Timer(LINGER_SECONDS, self._end_unused)
                 self._timer.daemon = True
                 self._timer.start()
 
-    @property
-    def guest(self) -> str:
-        """The folder of the compiled guest."""
-        return runtime().guest
+    def at_hand(self, design: Design) -> Worker | None:
+        """Return a worker whose instance of that design is ready, without blocking, if there is one."""
+        key = design.key()
+        with self._lock:
+            for place, worker in enumerate(self._idle):
+                if worker.key == key and worker.ready and worker.alive:
+                    return self._idle.pop(place)
+        return None
 
     def take(self, design: Design) -> Worker:
-        """Return a worker with an instance of that design. Raises `SandboxUnavailable`, `OSError`."""
-        key = design.key()
+        """Return a worker with an instance of that design. Blocks. Raises `SandboxUnavailable`, `OSError`."""
+        ready, key = runtime(), design.key()
         with self._lock:
             self._idle = [worker for worker in self._idle if worker.alive]
             place = next((n for n, worker in enumerate(self._idle) if worker.key == key), None)
+            if place is not None and len(self._idle) + self._starting < (os.cpu_count() or 1):
+                self._starting += 1
+                self._do(lambda: self._add(design))
             if place is None:
                 place = next((n for n, worker in enumerate(self._idle) if worker.key is None), 0)
             worker = self._idle.pop(place) if self._idle else None
         if worker is None:
-            worker = Worker(runtime().folder)
-        if worker.key != key:
-            worker.open(design)
+            worker = Worker(ready.folder)
+        with worker.preparing:
+            if worker.key != key:
+                worker.open(design)
         return worker
 
-    def give(self, worker: Worker, design: Design | None = None) -> None:
-        """Take back a worker whose program has ended; with an instance of that design for the next program."""
-        if not worker.alive:
-            worker.end()
-            return
-        try:
-            if design is None:
-                worker.drop()
-            else:
-                worker.open(design)
-        except OSError:  # such as a folder that is gone with its sandbox
-            worker.drop()
+    def give(self, worker: Worker, design: Design) -> None:
+        """Take back a worker whose program has ended, and prepare it for another one like that."""
         with self._lock:
-            is_kept = len(self._idle) < 2 * (os.cpu_count() or 1)
-            if is_kept:
-                self._idle.append(worker)
-        if not is_kept:
-            worker.end()
+            self._idle.append(worker)
+        self._do(lambda: self._prepare(worker, design))
+
+    def replace(self, design: Design) -> None:
+        """Have a worker in place of one that was ended, unless others are there."""
+        with self._lock:
+            if self._idle or self._starting:
+                return
+            self._starting += 1
+        self._do(lambda: self._add(design))
 
     def forget(self, folder: str) -> None:
-        """Let go of instances that see this folder."""
+        """Let go of instances that see this folder. Blocks."""
         with self._lock:
             concerned = [worker for worker in self._idle if worker.sees(folder)]
-            self._idle = [worker for worker in self._idle if worker not in concerned]
         for worker in concerned:
-            self.give(worker)
+            with worker.preparing:
+                with self._lock:
+                    is_idle = worker in self._idle
+                if is_idle and worker.sees(folder):
+                    worker.drop()
 
     def end(self) -> None:
-        """End all workers that wait."""
+        """End all workers that wait. Blocks."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
-            worker.end()
+            with worker.preparing:
+                worker.end()
 
-    def _end_idle(self) -> None:
+    # What is done while nobody waits
+
+    def _do(self, job: Callable[[], None]) -> None:
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(target=self._work, args=(self._jobs,), name="wasm-stock", daemon=True).start()
+        self._jobs.put(job)
+
+    def _work(self, jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            jobs.get()()
+
+    def _prepare(self, worker: Worker, design: Design) -> None:
+        with worker.preparing:
+            with self._lock:
+                if worker not in self._idle:  # somebody has taken it already
+                    return
+                if len(self._idle) > (os.cpu_count() or 1) or not worker.alive:
+                    self._idle.remove(worker)
+            try:
+                if worker in self._idle:
+                    worker.open(design)
+                else:
+                    worker.end()
+            except OSError:  # such as a folder that is gone with its sandbox
+                worker.drop()
+
+    def _add(self, design: Design) -> None:
+        try:
+            worker = Worker(runtime().folder)
+        except SandboxUnavailable:  # whoever wants one will hear it
+            return
+        finally:
+            with self._lock:
+                self._starting -= 1
+        with self._lock:
+            self._idle.append(worker)
+        self._prepare(worker, design)
+
+    def _end_unused(self) -> None:
         with self._lock:
             self._timer = None
             if self._sandboxes:

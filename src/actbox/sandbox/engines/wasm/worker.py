@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import secrets
@@ -13,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -53,7 +53,6 @@ class Listener(Protocol):
 class Design:
     """What an instance is made for."""
 
-    guest: str
     folder: str
     input_folder: str
     memory_mib: int
@@ -70,7 +69,7 @@ class Worker:
     """One process. Its methods may be called from any thread, one at a time."""
 
     def __init__(self, folder: str) -> None:
-        """Start it, with `folder` for what it writes to disk. Raises `SandboxUnavailable`."""
+        """Start it, with `folder` for what it writes to disk, in which `guest` is. Raises `SandboxUnavailable`."""
         self._folder = folder
         self._mark = secrets.token_bytes(16)
         self._box = ""
@@ -78,6 +77,10 @@ class Worker:
         self.key: tuple[object, ...] | None = None
         """Of the design of the instance that waits for its first order, if one does."""
         self._design: Design | None = None
+        self._opened = self._waiting = 0
+        """How many instances it was to make, and how many have said that they wait for their first order."""
+        self.preparing = threading.Lock()
+        """Whoever has it makes an instance here."""
         self._listener: Listener | None = None
         self._parts = 0
         self._told: Mapping[str, Any] = {}
@@ -114,21 +117,21 @@ class Worker:
         """Whether an instance waits that was made for this workspace folder."""
         return self._design is not None and self._design.folder == folder
 
-    def compile(self, folder: str) -> list[tuple[str, bytes]]:
-        """Return the compiled forms of the modules in a folder, by name. Raises `SandboxUnavailable`."""
+    @property
+    def ready(self) -> bool:
+        """Whether an instance waits for its first order."""
+        return self.key is not None and self._waiting == self._opened
+
+    def compile(self, folder: Path, names: Sequence[str]) -> bytes:
+        """Return the compiled form of modules in a folder. Raises `SandboxUnavailable`."""
         self._compiled = bytearray()
-        self._order({"op": "compile", "folder": folder})
+        self._order({"op": "compile", "folder": str(folder), "names": names})
         self._heard.wait()
-        data, self._compiled = bytes(self._compiled), None
-        compiled: list[bytes] = []
-        while data:
-            end = 4 + int.from_bytes(data[:4])
-            compiled.append(data[4:end])
-            data = data[end:]
+        compiled, self._compiled = bytes(self._compiled), None
         if not compiled or not self.alive:
             self.end()
-            raise SandboxUnavailable("the library's interpreter does not start here")
-        return [(name.decode(), content) for name, content in zip(compiled[::2], compiled[1::2], strict=True)]
+            raise SandboxUnavailable("the interpreter that pyeryx brings does not start on this machine")
+        return compiled
 
     def open(self, design: Design) -> None:
         """Make an instance in place of one that waits, if one does. Raises `OSError`."""
@@ -140,7 +143,7 @@ class Worker:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._inbox = os.open(f"{self._box}/in/inbox", flags, 0o600)
         volumes = (
-            (design.guest, "/.actbox/guest", True),
+            (f"{self._folder}/guest", "/.actbox/guest", True),
             (f"{self._box}/in", "/.actbox/box", True),
             (f"{self._box}/tmp", "/tmp", False),
             (design.folder, "/workspace", False),
@@ -157,6 +160,7 @@ class Worker:
                 "cpu_seconds": design.cpu_seconds,
             }
         )
+        self._opened += 1
         self.key, self._design = key, design
 
     def begin(self, listener: Listener, order: bytes) -> None:
@@ -167,6 +171,13 @@ class Worker:
             self._listener = listener
         self.post(order)
         self._order({"op": "go"})
+
+    def finish(self, order: bytes, seconds: float) -> bool:
+        """Have the instance do a last order; return whether it has ended after so many seconds."""
+        last = _Last()
+        self.begin(last, order)
+        last.heard.wait(seconds)
+        return last.is_over
 
     def post(self, frame: bytes) -> None:
         """Put a frame into the inbox. One for an instance that is gone is lost."""
@@ -225,7 +236,7 @@ class Worker:
             if listener is not None:
                 listener.on_lost(exit_code)
 
-    def _hear_one(self, frames: io.BufferedReader) -> bool:
+    def _hear_one(self, frames: Any) -> bool:
         """Take in one frame; return whether there was one."""
         header = frames.read(_HEADER.size)
         if len(header) < _HEADER.size:
@@ -242,6 +253,8 @@ class Worker:
             return False
         if kind in (b"e", b"r"):
             self._arrived(json.loads(content), is_over=kind == b"e")
+        elif kind == b"w":
+            self._waiting += 1
         elif kind == b"c" and (listener := self._listener) is not None:
             listener.on_cpu_used()
         return True
@@ -289,17 +302,38 @@ class Worker:
 
 def _start(paths: list[str], writing: int, folder: str) -> subprocess.Popen[bytes]:
     """Start a worker that says what it has to say at the end of a pipe. Raises `OSError`."""
-    variables = {name: folder for name in ("TMPDIR", "TEMP", "TMP")} | {"ERYX_WARM_INSTANCES": "0"}
+    variables = {"TMPDIR": folder, "TEMP": folder, "TMP": folder, "ERYX_WARM_INSTANCES": "1"}
     command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE)]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    if sys.platform != "win32":
-        return subprocess.Popen(
-            [*command, str(writing), *paths], env=variables, cwd=folder, pass_fds=(writing,), **pipes
-        )
-    import msvcrt
-
-    handle = msvcrt.get_osfhandle(writing)
-    os.set_handle_inheritable(handle, True)
-    startup = subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})
+    options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    if os.name != "nt":
+        options["pass_fds"] = (writing,)
+        return subprocess.Popen([*command, str(writing), *paths], env=variables, cwd=folder, **options)
+    handle = import_module("msvcrt").get_osfhandle(writing)
+    vars(os)["set_handle_inheritable"](handle, True)
+    options["startupinfo"] = vars(subprocess)["STARTUPINFO"](lpAttributeList={"handle_list": [handle]})
     variables["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
-    return subprocess.Popen([*command, str(handle), *paths], env=variables, cwd=folder, startupinfo=startup, **pipes)
+    return subprocess.Popen([*command, str(handle), *paths], env=variables, cwd=folder, **options)
+
+
+class _Last:
+    """Hears nothing but that an instance has ended."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.heard = threading.Event()
+
+    def on_message(self, data: bytes) -> None:
+        pass
+
+    def on_output(self, name: str, data: bytes) -> None:
+        pass
+
+    def on_cpu_used(self) -> None:
+        self.heard.set()
+
+    def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
+        self.is_over = is_over
+        self.heard.set()
+
+    def on_lost(self, exit_code: int) -> None:
+        self.heard.set()
