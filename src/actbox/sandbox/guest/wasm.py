@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import io
 import os
@@ -30,16 +31,27 @@ if TYPE_CHECKING:
 _MESSAGES = 0  # the library's own standard output, which nothing else writes to
 
 
-async def serve(path: str, next_order: Callable[[], Awaitable[Any]]) -> None:
-    """Do what the inbox at `path` says, until it says that there is nothing more."""
-    inbox = Inbox(path, lambda frame: _eryx._eryx_report_output(_MESSAGES, frame))
+async def serve(path: str, next_order: Callable[[int], Awaitable[Any]]) -> int:
+    """Do what the inbox at `path` says, until it says that there is nothing more.
+
+    `next_order` is called with how many bytes have been sent, and returns when there is an order. Returns that number
+    at the end.
+    """
+    sent = 0
+
+    def send(frame: bytes) -> None:
+        nonlocal sent
+        sent += len(frame)
+        _eryx._eryx_report_output(_MESSAGES, frame)
+
+    inbox = Inbox(path, send)
     with _standing_aside():
         guest = _Guest(inbox)
     while True:
-        await next_order()
+        await next_order(sent)
         with _standing_aside():
             if not guest.obey(inbox.next_order()):
-                return
+                return sent
 
 
 @contextlib.contextmanager
@@ -156,6 +168,8 @@ class _Guest:
                 self._main.__dict__.clear()  # what is to be told needs memory too
             done["error"] = describe_exception(error, name, [spec["alias"] for spec in order["tools"]])
             done["exit"] = 1
+            if isinstance(error, OSError) and error.errno == errno.EIO and _is_a_file_full(order["file_bytes"]):
+                done["error"].update(kind="DISK", limit="file_mib", hint="write smaller files")
 
     def _in_the_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program in the event loop that those of a session share."""
@@ -172,6 +186,17 @@ class _Guest:
                 loop.run_until_complete(asyncio.wait([task]))
             task.cancelled() or task.exception()
             raise
+
+
+def _is_a_file_full(most: int) -> bool:
+    """Return whether a file is as large as one may be: beyond that, writing fails without a word of the reason."""
+    for top in ("/workspace", "/output", "/tmp"):
+        for folder, _, names in os.walk(top):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    if os.lstat(os.path.join(folder, name)).st_size >= most:
+                        return True
+    return False
 
 
 def _interrupt() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Conversation:
         self._worker = worker
         self._evaluation = evaluation
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # of the caller, which tools see
         self._over: asyncio.Future[Ended] = self._loop.create_future()
         self._reader = wire.FrameReader(evaluation.limits.message_bytes + wire.ENVELOPE_BYTES)
         self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
@@ -74,6 +76,7 @@ class Conversation:
                     "tools": asked.toolset.guest_spec(),
                     "variables": dict(asked.variables),
                     "message_bytes": asked.limits.message_bytes,
+                    "file_bytes": asked.limits.file_mib * 2**20,
                     "workspace": "/workspace",
                 }
             ),
@@ -160,7 +163,7 @@ class Conversation:
             self._held_bytes += size
 
         def begin() -> None:
-            task = self._loop.create_task(self._answer(call))
+            task = self._loop.create_task(self._answer(call), context=self._context.copy())
             self._answering.add(task)
             task.add_done_callback(lambda task: self._answered(task, size))
 

@@ -46,7 +46,7 @@ for name, code in modules:
     sys.modules["_actbox." + name] = module
     setattr(package, name, module)
     exec(code, module.__dict__)
-await package.wasm.serve({_BOX + "/inbox"!r}, lambda: invoke("next_order"))
+result = await package.wasm.serve({_BOX + "/inbox"!r}, lambda sent: invoke("next_order", sent=sent))
 """
 # The guest's modules, compiled by the interpreter that is to run them, which nobody else can do.
 _COMPILE = """
@@ -74,6 +74,8 @@ class _Instance:
         self._begun = False
         self._cpu_before = 0.0
         self._running_since: float | None = None
+        self._sent = 0
+        self._relayed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="instance", daemon=True)
         self._thread.start()
 
@@ -105,18 +107,31 @@ class _Instance:
                 ),
                 callbacks=[{"name": "next_order", "fn": self._wait_for_order}],
                 volumes=[tuple(volume) for volume in self._order["volumes"]],
-                on_stdout=lambda data: self._say(b"m", data),
+                on_stdout=self._relay,
             )
             result = sandbox.execute(_SERVE)
+            self._wait_until_relayed(result.result if isinstance(result.result, int) else 0)
             told["peak_bytes"] = result.peak_memory_bytes or 0
-        except eryx.EryxError as error:
+        except Exception as error:  # of the library, and of whatever the program made of it
             told["failure"] = str(error)[:_MOST_WORDS]
         if not self._dropped:
             self._stand_still()
             self._say(b"e", self._used(**told))
 
-    def _wait_for_order(self) -> None:
+    def _relay(self, data: bytes) -> None:
+        self._say(b"m", data)
+        with self._relayed:
+            self._sent += len(data)
+            self._relayed.notify_all()
+
+    def _wait_until_relayed(self, sent: int) -> None:
+        """Wait until so much has come of what the instance has sent, which the library hands on by another thread."""
+        with self._relayed:
+            self._relayed.wait_for(lambda: self._sent >= sent)
+
+    def _wait_for_order(self, sent: int) -> None:
         if self._begun:
+            self._wait_until_relayed(sent)
             self._stand_still()
             self._say(b"r", self._used())
         else:
