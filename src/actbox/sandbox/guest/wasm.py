@@ -168,8 +168,8 @@ class _Guest:
                 self._main.__dict__.clear()  # what is to be told needs memory too
             done["error"] = describe_exception(error, name, [spec["alias"] for spec in order["tools"]])
             done["exit"] = 1
-            if isinstance(error, OSError) and error.errno == errno.EIO and _is_a_file_full(order["file_bytes"]):
-                done["error"].update(kind="DISK", limit="file_mib", hint="write smaller files")
+            if isinstance(error, OSError) and error.errno == errno.EIO:
+                done["error"].update(_why_it_failed(order))
 
     def _in_the_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program in the event loop that those of a session share."""
@@ -188,15 +188,22 @@ class _Guest:
             raise
 
 
-def _is_a_file_full(most: int) -> bool:
-    """Return whether a file is as large as one may be: beyond that, writing fails without a word of the reason."""
+def _why_it_failed(order: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what to say of an input or output that has failed, of which no more is told than that."""
     for top in ("/workspace", "/output", "/tmp"):
         for folder, _, names in os.walk(top):
             for name in names:
                 with contextlib.suppress(OSError):
-                    if os.lstat(os.path.join(folder, name)).st_size >= most:
-                        return True
-    return False
+                    if os.lstat(os.path.join(folder, name)).st_size >= order["file_bytes"]:
+                        return {"kind": "DISK", "limit": "file_mib", "hint": "write smaller files"}
+    descriptors = 0
+    for number in range(2 * order["open_files"]):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            descriptors += 1
+    if descriptors >= order["open_files"]:
+        return {"limit": "open_files", "hint": "close files when done with them (use `with`)"}
+    return {}
 
 
 def _interrupt() -> None:

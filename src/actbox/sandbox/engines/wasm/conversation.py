@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -17,12 +18,15 @@ from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE, MESSAGES_HELD
 from actbox.sandbox.channel.messages import Call, Done, parse
 from actbox.sandbox.embedded import CallRefused, Evaluation
 from actbox.sandbox.guest import wire
+from actbox.sandbox.nursery.share_of_time import Share
 from actbox.sandbox.requests import encode_program
 
+from .disk import is_larger
 from .worker import Worker
 
 # So much is added to the inbox at once; more in a thread, beside the event loop.
 _AT_ONCE_BYTES: Final = 256 * 1024
+_LONGEST_STILL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,8 @@ class Ended:
     is_over: bool = True
     """Whether its instance has ended with it."""
     broke_rules: str = ""
-    cpu_used: bool = False
+    limit: str = ""
+    """Which limit it has reached, that the host keeps."""
     exit_code: int = 0
     """Of the worker, where that is no more."""
 
@@ -54,7 +59,10 @@ class Conversation:
         self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
         self._done: Done | None = None
         self._broke_rules = ""
-        self._cpu_used = False
+        self._limit = ""
+        limits = evaluation.limits
+        # An instance has one thread: it can use a processor and no more.
+        self._share = Share(limits.cpus, 0.0, time.monotonic()) if limits.cpus < 1 else None
         self._room = threading.Condition()
         self._held_calls = self._held_bytes = 0
         self._posting = asyncio.Lock()
@@ -77,6 +85,7 @@ class Conversation:
                     "variables": dict(asked.variables),
                     "message_bytes": asked.limits.message_bytes,
                     "file_bytes": asked.limits.file_mib * 2**20,
+                    "open_files": asked.limits.open_files,
                     "workspace": "/workspace",
                 }
             ),
@@ -120,22 +129,37 @@ class Conversation:
         if text := self._decoders[name].decode(data):
             self._evaluation.say(name, text)
 
-    def on_cpu_used(self) -> None:
-        """End it: its processor time is used up."""
-        self._cpu_used = True
-        self._tell(Ended(cpu_used=True))
+    def on_tick(self, cpu_seconds: float) -> None:
+        """See whether it keeps to its limits."""
+        if cpu_seconds > self._evaluation.limits.cpu_seconds:
+            self._reached("cpu_seconds")
+        elif self._is_disk_full():
+            self._reached("workspace_mib")
+        elif self._share is not None and (still := self._share.still_seconds(cpu_seconds, time.monotonic())):
+            self._worker.stand_still(min(still, _LONGEST_STILL_SECONDS))
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended by itself."""
         self._say_rest()
-        self._tell(Ended(done=self._done, told=told, is_over=is_over, broke_rules=self._broke_rules))
+        if self._is_disk_full():
+            self._limit = "workspace_mib"
+        self._tell(Ended(done=self._done, told=told, is_over=is_over, broke_rules=self._broke_rules, limit=self._limit))
 
     def on_lost(self, exit_code: int) -> None:
         """The worker has ended, by itself or since it was ended."""
         self._say_rest()
-        self._tell(Ended(broke_rules=self._broke_rules, cpu_used=self._cpu_used, exit_code=exit_code))
+        self._tell(Ended(broke_rules=self._broke_rules, limit=self._limit, exit_code=exit_code))
 
     # Inside
+
+    def _reached(self, limit: str) -> None:
+        self._limit = limit
+        self._tell(Ended(limit=limit))
+
+    def _is_disk_full(self) -> bool:
+        asked = self._evaluation
+        most = asked.limits.workspace_mib * 2**20
+        return is_larger(most, asked.folder, asked.input_folder) or is_larger(most, self._worker.tmp_folder)
 
     def _say_rest(self) -> None:
         for name, decoder in self._decoders.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Final
 
+from actbox.core.errors import FileError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
 from actbox.sandbox.embedded.sandbox import Place
@@ -12,6 +14,7 @@ from actbox.sandbox.guest import wire
 from actbox.sandbox.whole import whole
 
 from .conversation import Conversation
+from .disk import is_larger
 from .outcome import outcome_of
 from .stock import stock
 from .traits import TRAITS
@@ -45,6 +48,13 @@ class WasmSandbox(EmbeddedSandbox):
                 stock().replace(design)
             else:
                 stock().give(worker, design)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        place = self._there()
+        most = self.policy.limits.workspace_mib
+        if await run_blocking(is_larger, most * 2**20 - len(data), place.folder, place.input_folder):
+            raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
+        await super().write_file(path, data)
 
     async def _open_state(self) -> State:
         return _WasmState()
@@ -129,7 +139,7 @@ def _design(evaluation: Evaluation) -> Design:
         input_folder=evaluation.input_folder,
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,
-        cpu_seconds=limits.cpu_seconds,
+        open_files=limits.open_files,
     )
 
 

@@ -7,7 +7,7 @@ are the instance's. Where what one program printed ends, the worker writes a mar
 
 Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
 that has not begun. Frames: `m`, a part of what the instance sends; `w`, it waits for its first order; `r`, it has done
-an order and waits for the next; `e`, it has ended; `c`, it has used all its processor time.
+an order and waits for the next; `e`, it has ended; `t`, how much processor time it has used.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ for name in {names!r}:
         modules.append((name, compile(file.read(), path, "exec", dont_inherit=True)))
 _eryx._eryx_report_output(0, marshal.dumps(modules))
 """
-_LOOK_AT_CPU_SECONDS = 0.05
+_TICK_SECONDS = 0.02
+# What the library may open for itself meanwhile.
+_OWN_FILES = 16
 _MOST_WORDS = 2_000
 
 
@@ -159,19 +161,21 @@ class _Worker:
         self._mark = mark
         self._saying = threading.Lock()
         self._instance: _Instance | None = None
-        self._most_cpu_seconds = float("inf")
+        self._open_files = 0
         self._running = threading.Event()
-        threading.Thread(target=self._watch_cpu, name="cpu", daemon=True).start()
+        threading.Thread(target=self._tick, name="ticks", daemon=True).start()
 
     def obey(self, order: dict[str, Any]) -> None:
         """Do what an order says."""
         if order["op"] == "compile":
             self._compile(order)
         elif order["op"] == "open":
-            _limit_files(order["file_bytes"])
-            self._most_cpu_seconds = order["cpu_seconds"]
+            _limit("RLIMIT_NOFILE", None)
+            _limit("RLIMIT_FSIZE", order["file_bytes"])
+            self._open_files = order["open_files"]
             self._instance = _Instance(order, self._say, self._mark)
         elif self._instance is not None and order["op"] == "go":
+            _limit("RLIMIT_NOFILE", _count_open_files() + self._open_files + _OWN_FILES)
             self._running.set()
             self._instance.go()
         elif self._instance is not None:
@@ -191,24 +195,32 @@ class _Worker:
         with self._saying:
             _write(self._descriptor, _HEADER.pack(kind, len(content)) + content)
 
-    def _watch_cpu(self) -> None:
+    def _tick(self) -> None:
+        """Say now and then, while a program runs, how much processor time it has used."""
         while self._running.wait():
-            time.sleep(_LOOK_AT_CPU_SECONDS)
+            time.sleep(_TICK_SECONDS)
             instance = self._instance
-            if self._running.is_set() and instance is not None and instance.cpu_seconds() > self._most_cpu_seconds:
-                self._say(b"c", b"")
-                return
+            if self._running.is_set() and instance is not None:
+                self._say(b"t", json.dumps(instance.cpu_seconds()).encode())
 
 
-def _limit_files(most: int) -> None:
-    """Let no file grow beyond so many bytes, where the system has such a limit."""
+def _limit(name: str, most: int | None) -> None:
+    """Set a limit of this process, or as high as it can be, where the system has such limits."""
     try:
         import resource
     except ImportError:
         return
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    kind = getattr(resource, name)
+    _, hard = resource.getrlimit(kind)
+    soft = hard if most is None or (hard != resource.RLIM_INFINITY and most > hard) else most
+    resource.setrlimit(kind, (soft, hard))
+
+
+def _count_open_files() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:  # Windows has no such folder, and no such limit
+        return 0
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -14,6 +14,7 @@ from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, verdict
 from .conversation import Ended
 
 _ABORTED: Final = 134  # as if by SIGABRT
+_KILLED: Final = 137  # and by SIGKILL
 _OTHERS = "the linux engine has them"
 _NO_NETWORK = "networking not enabled"
 # What stands in an error of a program that asked for what WebAssembly has not, and what to do about it.
@@ -39,8 +40,16 @@ def outcome_of(ended: Ended, limits: Limits) -> Outcome:
             hint="do not use what belongs to the sandbox itself",
         )
         return Outcome(error=error, exit_code=EXIT_SANDBOX_FAILED, cpu_ms=cpu_ms)
-    if ended.cpu_used:
-        code, stopped = verdict(None, Ending(limit="cpu_seconds"), None, limits)
+    if ended.limit == "workspace_mib":
+        error = ErrorInfo(
+            kind=ErrorKind.DISK,
+            message=f"the program has written more than {limits.workspace_mib} MiB to /workspace or /tmp",
+            limit=ended.limit,
+            hint="write less, or remove files that are no longer needed",
+        )
+        return Outcome(error=error, exit_code=_KILLED, cpu_ms=cpu_ms)
+    if ended.limit:
+        code, stopped = verdict(None, Ending(limit=ended.limit), None, limits)
         return Outcome(error=stopped, exit_code=code, cpu_ms=limits.cpu_seconds * 1000)
     if ended.done is None:
         code, failure = _without_result(ended)
@@ -74,8 +83,9 @@ def _adapted(error: ErrorInfo) -> ErrorInfo:
 def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
     """Return what to say of a program after which nothing said what it came to."""
     if ended.told is None:
-        message = f"the worker process that ran the program ended with {ended.exit_code}"
-        return _ABORTED, ErrorInfo(kind=ErrorKind.CRASH, message=message, hint="take less memory, in fewer large steps")
+        message = "the interpreter crashed, as it does where values or calls are nested very deeply"
+        error = ErrorInfo(kind=ErrorKind.CRASH, message=message, hint="nest and recurse less deeply")
+        return 128 - ended.exit_code if -64 < ended.exit_code < 0 else _ABORTED, error
     failure = str(ended.told.get("failure", "")) or "it ended without a result"
     if "Exited with i32 exit status" in failure:
         message = "the program ended itself at once, with os._exit() or a fatal error"

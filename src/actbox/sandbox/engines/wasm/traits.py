@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import os
 from typing import Final
 
 from actbox.sandbox.traits import Traits
 
-_HAS_RLIMITS: Final = find_spec("resource") is not None
+_IS_POSIX: Final = os.name == "posix"
 
 TRAITS: Final = Traits(
     engine="wasm",
@@ -21,7 +21,8 @@ TRAITS: Final = Traits(
         "cpu_seconds": "host timer",
         "memory_mib": "evaluator",
         "processes": "language",
-        **({"file_mib": "rlimit"} if _HAS_RLIMITS else {}),
+        "workspace_mib": "host timer",
+        **({"cpus": "host timer", "open_files": "rlimit", "file_mib": "rlimit"} if _IS_POSIX else {}),
         "output_bytes": "host",
         "tool_calls": "host",
         "tool_bytes": "host",

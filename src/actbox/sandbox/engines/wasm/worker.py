@@ -7,11 +7,13 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -39,8 +41,8 @@ class Listener(Protocol):
     def on_output(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
         """A part of what it printed."""
 
-    def on_cpu_used(self) -> None:
-        """It has used all its processor time."""
+    def on_tick(self, cpu_seconds: float) -> None:
+        """Called now and then, with how much processor time its programs have used."""
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended, and all that it sent and printed was heard; the instance too, if `is_over`."""
@@ -57,7 +59,7 @@ class Design:
     input_folder: str
     memory_mib: int
     file_mib: int
-    cpu_seconds: float
+    open_files: int
 
     def key(self) -> tuple[object, ...]:
         """Return what is otherwise once an instance made before would see other folders. Raises `OSError`."""
@@ -118,6 +120,18 @@ class Worker:
         return self._design is not None and self._design.folder == folder
 
     @property
+    def tmp_folder(self) -> str:
+        """What its instance sees as `/tmp`."""
+        return f"{self._box}/tmp"
+
+    def stand_still(self, seconds: float) -> None:
+        """Let nothing of it run for so long, where the system can do that. Blocks for as long."""
+        if hasattr(signal, "SIGSTOP"):
+            self._process.send_signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            self._process.send_signal(signal.SIGCONT)
+
+    @property
     def ready(self) -> bool:
         """Whether an instance waits for its first order."""
         return self.key is not None and self._waiting == self._opened
@@ -157,7 +171,7 @@ class Worker:
                 "volumes": volumes,
                 "memory_bytes": design.memory_mib * _MIB,
                 "file_bytes": design.file_mib * _MIB,
-                "cpu_seconds": design.cpu_seconds,
+                "open_files": design.open_files,
             }
         )
         self._opened += 1
@@ -255,8 +269,8 @@ class Worker:
             self._arrived(json.loads(content), is_over=kind == b"e")
         elif kind == b"w":
             self._waiting += 1
-        elif kind == b"c" and (listener := self._listener) is not None:
-            listener.on_cpu_used()
+        elif kind == b"t" and (listener := self._listener) is not None:
+            listener.on_tick(float(json.loads(content)))
         return True
 
     def _on_message(self, part: bytes) -> None:
@@ -328,8 +342,8 @@ class _Last:
     def on_output(self, name: str, data: bytes) -> None:
         pass
 
-    def on_cpu_used(self) -> None:
-        self.heard.set()
+    def on_tick(self, cpu_seconds: float) -> None:
+        pass
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         self.is_over = is_over
