@@ -80,6 +80,7 @@ class _Guest:
         reseed()
         keep_guest_out_of_warnings()
         _own_event_loops(inbox)
+        os.symlink = _no_links  # type: ignore[assignment]
         leave_out("/python-stdlib/", "<socket_eryx>", "<ssl_eryx>")
         gc.freeze()  # at the end only what the program has made is looked through
 
@@ -169,7 +170,7 @@ class _Guest:
             done["error"] = describe_exception(error, name, [spec["alias"] for spec in order["tools"]])
             done["exit"] = 1
             if isinstance(error, OSError) and error.errno == errno.EIO:
-                done["error"].update(_why_it_failed(order))
+                done["error"].update(_why_it_failed(error, order["file_bytes"]))
 
     def _in_the_loop(self, program: Coroutine[Any, Any, None]) -> None:
         """Run a program in the event loop that those of a session share."""
@@ -188,26 +189,26 @@ class _Guest:
             raise
 
 
-def _why_it_failed(order: Dict[str, Any]) -> Dict[str, Any]:
+def _why_it_failed(error: OSError, most: int) -> Dict[str, Any]:
     """Return what to say of an input or output that has failed, of which no more is told than that."""
+    if error.filename is not None:  # it could not even be opened
+        return {"limit": "open_files", "hint": "close files when done with them (use `with`)"}
     for top in ("/workspace", "/output", "/tmp"):
         for folder, _, names in os.walk(top):
             for name in names:
                 with contextlib.suppress(OSError):
-                    if os.lstat(os.path.join(folder, name)).st_size >= order["file_bytes"]:
+                    if os.lstat(os.path.join(folder, name)).st_size >= most:
                         return {"kind": "DISK", "limit": "file_mib", "hint": "write smaller files"}
-    descriptors = 0
-    for number in range(2 * order["open_files"]):
-        with contextlib.suppress(OSError):
-            os.fstat(number)
-            descriptors += 1
-    if descriptors >= order["open_files"]:
-        return {"limit": "open_files", "hint": "close files when done with them (use `with`)"}
     return {}
 
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def _no_links(source: Any, target: Any, target_is_directory: bool = False, *, dir_fd: Optional[int] = None) -> None:
+    """Stand for `os.symlink`: the library cannot list a folder any more in which there is a link that leads nowhere."""
+    raise OSError(errno.ENOTSUP, "no links can be made in this sandbox", str(target))
 
 
 def _own_event_loops(inbox: Inbox) -> None:

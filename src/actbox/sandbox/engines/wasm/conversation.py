@@ -85,7 +85,6 @@ class Conversation:
                     "variables": dict(asked.variables),
                     "message_bytes": asked.limits.message_bytes,
                     "file_bytes": asked.limits.file_mib * 2**20,
-                    "open_files": asked.limits.open_files,
                     "workspace": "/workspace",
                 }
             ),

@@ -79,7 +79,9 @@ class Stock:
         """Return a worker with an instance of that design. Blocks. Raises `SandboxUnavailable`, `OSError`."""
         ready, key = runtime(), design.key()
         with self._lock:
-            self._idle = [worker for worker in self._idle if worker.alive]
+            for dead in [worker for worker in self._idle if not worker.alive]:
+                self._idle.remove(dead)
+                self._do(dead.end)
             place = next((n for n, worker in enumerate(self._idle) if worker.key == key), None)
             if place is not None and len(self._idle) + self._starting < (os.cpu_count() or 1):
                 self._starting += 1

@@ -14,7 +14,7 @@ TRAITS: Final = Traits(
     isolation="WebAssembly: CPython in an instance of its own (wasmtime), in a worker process",
     isolated=True,
     python="standard library",
-    packages="none; the standard library of CPython 3.14 without threads, processes and sqlite3",
+    packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
     commands=False,
     enforced={
         "wall_seconds": "host timer",

@@ -1,0 +1,78 @@
+"""Limits of programs on WebAssembly: each is reached, and the result names it."""
+
+from __future__ import annotations
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, ExecutionResult, FileError, Limits, Policy
+
+
+async def _run(program: str, **limits: float) -> ExecutionResult:
+    policy = Policy(limits=Limits(**limits))  # type: ignore[arg-type]
+    async with actbox.open_sandbox("wasm", policy=policy) as box:
+        return await box.run(program)
+
+
+@pytest.mark.parametrize(
+    ("program", "limits", "kind", "limit"),
+    [
+        ("while True: pass", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
+        ("import time\ntime.sleep(60)", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
+        ("import asyncio\nawait asyncio.sleep(60)", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
+        ("9 ** 9_999_999_999", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
+        ("while True: pass", {"cpu_seconds": 0.3}, ErrorKind.TIMEOUT, "cpu_seconds"),
+        ("x = []\nwhile True: x.append(bytes(2**20))", {"memory_mib": 64}, ErrorKind.MEMORY, "memory_mib"),
+        ("open('/tmp/x', 'wb').write(bytes(3 * 2**20))", {"file_mib": 2}, ErrorKind.DISK, "file_mib"),
+        (
+            "for i in range(1000): open(f'/tmp/{i}', 'wb').write(bytes(2**20))",
+            {"workspace_mib": 4},
+            ErrorKind.DISK,
+            "workspace_mib",
+        ),
+        (
+            "for i in range(1000): open(f'/workspace/{i}', 'wb').write(bytes(2**20))",
+            {"workspace_mib": 4},
+            ErrorKind.DISK,
+            "workspace_mib",
+        ),
+        ("x = [open(f'/tmp/{i}', 'w') for i in range(200)]", {"open_files": 20}, ErrorKind.RUNTIME, "open_files"),
+    ],
+)
+async def test_a_limit_ends_a_program(program: str, limits: dict[str, float], kind: ErrorKind, limit: str) -> None:
+    result = await _run(program, **limits)
+    assert result.error is not None
+    assert (result.error.kind, result.error.limit) == (kind, limit), result.error
+
+
+@pytest.mark.parametrize(
+    ("program", "limits"),
+    [
+        ("len([open(f'/tmp/{i}', 'w') for i in range(20)])", {"open_files": 20}),
+        ("len(bytes(30 * 2**20))", {"memory_mib": 64}),
+        ("open('/tmp/x', 'wb').write(bytes(2 * 2**20))", {"file_mib": 2}),
+        ("open('/workspace/x', 'wb').write(bytes(3 * 2**20))", {"workspace_mib": 4}),
+    ],
+)
+async def test_a_limit_takes_nothing_from_those_who_keep_it(program: str, limits: dict[str, float]) -> None:
+    result = await _run(program, **limits)
+    assert result.success, result.error
+
+
+async def test_a_share_of_a_processor_is_kept() -> None:
+    program = "import time\nend = time.monotonic() + 2\nn = 0\nwhile time.monotonic() < end: n += 1\nn"
+    result = await _run(program, cpus=0.2)
+    assert result.success, result.error
+    assert result.usage.cpu_ms < 0.5 * result.usage.wall_ms
+
+
+async def test_the_host_keeps_to_the_workspace_too() -> None:
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(workspace_mib=1))) as box:
+        with pytest.raises(FileError, match="1 MiB"):
+            await box.write_file("large", bytes(2**20 + 1))
+        await box.write_file("small", b"1")
+
+
+async def test_a_file_with_holes_takes_what_is_in_it() -> None:
+    result = await _run("f = open('/workspace/x', 'wb')\nf.truncate(100 * 2**20)\nf.close()", workspace_mib=4)
+    assert result.success, result.error

@@ -1,0 +1,229 @@
+"""What is special about programs in CPython on WebAssembly; what all engines have in common is the kit's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, Sandbox, ToolError, tool
+
+
+async def test_it_is_cpython_with_its_standard_library(box: Sandbox) -> None:
+    result = await box.run(
+        "import sys, json, re, sqlite3, decimal, datetime, zlib, hashlib, statistics, tomllib, asyncio\n"
+        "[sys.platform, sys.implementation.name, sqlite3.connect(':memory:').execute('select 1+1').fetchone()[0]]"
+    )
+    assert result.value == ["wasi", "cpython", 2], result.error
+
+
+async def test_every_run_is_fresh(box: Sandbox) -> None:
+    marked = await box.run(
+        "import builtins, json, os, random, sys\n"
+        "builtins.left = json.left = sys.left = 1\n"
+        "os.environ['LEFT'] = '1'\n"
+        "open('/tmp/left', 'w').write('1')\n"
+        "open('/data/left', 'w').close()\n"
+        "random.random()"
+    )
+    assert marked.success, marked.error
+    found = await box.run(
+        "import builtins, json, os, random, sys\n"
+        "x = [hasattr(builtins, 'left'), hasattr(json, 'left'), hasattr(sys, 'left'), 'LEFT' in os.environ]\n"
+        "x += [os.listdir('/tmp'), os.listdir('/data'), 'left' in globals(), os.getcwd()]\n"
+        "[x, random.random()]"
+    )
+    assert found.value[0] == [False, False, False, False, [], [], False, "/workspace"]
+    assert found.value[1] != marked.value, "the random generator begins at the same place"
+
+
+async def test_plain_calls_of_tools_work_without_await(box: Sandbox) -> None:
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    result = await box.run("[add(1), add(1, 2), add(a=1, b=3), call_tool('add', a=5)]", tools=[add])
+    assert result.value == [2, 3, 4, 6], result.error
+
+
+async def test_calls_of_async_tools_are_under_way_together(box: Sandbox) -> None:
+    barrier = asyncio.Barrier(3)
+
+    async def meet(name: str) -> str:
+        await barrier.wait()
+        return name
+
+    for program in (
+        "import asyncio\nawait asyncio.gather(meet('a'), meet('b'), meet('c'))",
+        "import asyncio\nasync def main():\n    return await asyncio.gather(*map(meet, 'abc'))\nasyncio.run(main())",
+        "import asyncio\nasync with asyncio.TaskGroup() as g:\n    t = [g.create_task(meet(n)) for n in 'abc']\n"
+        "[x.result() for x in t]",
+    ):
+        result = await box.run(program, tools=[meet], timeout=20)
+        assert result.value == ["a", "b", "c"], result.error
+
+
+async def test_timers_of_asyncio_go_on_beside_calls(box: Sandbox) -> None:
+    released = asyncio.Event()
+
+    async def hold() -> str:
+        await released.wait()
+        return "held"
+
+    async def release() -> None:
+        released.set()
+
+    result = await box.run(
+        "import asyncio\n"
+        "async def later():\n"
+        "    await asyncio.sleep(0.01)\n"
+        "    await release()\n"
+        "    return 'released'\n"
+        "try:\n"
+        "    await asyncio.wait_for(asyncio.Event().wait(), 0.01)\n"
+        "except TimeoutError:\n"
+        "    timed_out = True\n"
+        "[timed_out, *await asyncio.gather(hold(), later())]",
+        tools=[hold, release],
+        timeout=20,
+    )
+    assert result.value == [True, "held", "released"], result.error
+
+
+async def test_bytes_go_both_ways(box: Sandbox) -> None:
+    data = bytes(range(256)) * 1000
+
+    def turn(data: bytes) -> bytes:
+        return data[::-1]
+
+    result = await box.run("d = bytes(range(256)) * 1000\nturn(d) == d[::-1]", tools=[turn])
+    assert result.value is True, result.error
+    assert data
+
+
+async def test_a_failed_call_is_a_tool_error_with_its_tools_name(box: Sandbox) -> None:
+    @tool
+    def broken() -> None:
+        raise ToolError("no such account")
+
+    caught = await box.run(
+        "try:\n    broken()\nexcept ToolError as error:\n    found = [str(error), error.tool]\nfound", tools=[broken]
+    )
+    assert caught.value == ["no such account", "broken"]
+    uncaught = await box.run("\nbroken()", tools=[broken])
+    assert uncaught.error is not None
+    assert (uncaught.error.kind, uncaught.error.line) == (ErrorKind.TOOL, 2)
+
+
+async def test_output_past_the_interpreter_is_caught_too(box: Sandbox) -> None:
+    result = await box.run("import os\nprint('one', flush=True)\nos.write(1, b'two\\n')\nos.write(2, b'three\\n')")
+    assert (result.stdout, result.stderr) == ("one\ntwo\n", "three\n")
+
+
+async def test_what_was_printed_before_the_end_by_force_is_kept(box: Sandbox) -> None:
+    result = await box.run("print('before')\nwhile True: pass", timeout=1)
+    assert result.error is not None
+    assert (result.stdout, result.error.kind, result.exit_code) == ("before\n", ErrorKind.TIMEOUT, 124)
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("import threading\nthreading.Thread(target=print).start()", "threads"),
+        ("import asyncio\nawait asyncio.to_thread(print)", "threads"),
+        ("import subprocess\nsubprocess.run(['ls'])", "processes"),
+    ],
+)
+async def test_what_it_has_not_is_refused_with_the_engine_that_has_it(box: Sandbox, program: str, names: str) -> None:
+    result = await box.run(program)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.UNSUPPORTED
+    assert f"no {names}" in result.error.hint
+    assert "linux" in result.error.hint
+
+
+async def test_a_package_is_missing_with_the_engine_that_has_packages(box: Sandbox) -> None:
+    result = await box.run("import numpy as np")
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.MISSING_DEPENDENCY
+    assert "the linux engine has numpy" in result.error.hint
+
+
+async def test_a_traceback_shows_the_programs_own_lines_only(box: Sandbox) -> None:
+    result = await box.run("import json\ndef f(x):\n    return json.loads(x)\n\nf('{')")
+    assert result.error is not None
+    assert result.error.type == "JSONDecodeError"
+    assert result.error.line == 3
+    assert "return json.loads(x)" in result.error.traceback
+    for inside in ("python-stdlib", "_eryx", "actbox", "<string>"):
+        assert inside not in result.error.traceback
+
+
+async def test_a_program_that_ends_its_process_is_told_by_its_exit(box: Sandbox) -> None:
+    result = await box.run("import os\nprint('out', flush=True)\nos._exit(3)")
+    assert result.error is not None
+    assert (result.stdout, result.exit_code, result.error.kind) == ("out\n", 1, ErrorKind.EXIT)
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_an_interpreter_that_crashes_takes_nobody_along(box: Sandbox) -> None:
+    result = await box.run("x = []\nfor i in range(1_000_000):\n    x = [x]\nrepr(x)")
+    assert result.error is not None
+    assert result.error.kind in (ErrorKind.CRASH, ErrorKind.RUNTIME)
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_nonsense_on_the_channel_ends_the_program(box: Sandbox) -> None:
+    result = await box.run("import _eryx\n_eryx._eryx_report_output(0, b'x' * 100)\nwhile True: pass", timeout=30)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.PROTOCOL
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_program_cannot_answer_for_itself(box: Sandbox) -> None:
+    result = await box.run(
+        "import _eryx, json\n"
+        "body = json.dumps({'t': 'done', 'exit': 0, 'run': 0, 'value': 'forged'}).encode()\n"
+        "_eryx._eryx_report_output(0, len(body).to_bytes(4) + bytes(4) + body)\n"
+        "print('went on')"
+    )
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.PROTOCOL
+
+
+async def test_many_runs_at_once_have_workers_of_their_own(box: Sandbox) -> None:
+    barrier = asyncio.Barrier(6)
+
+    async def meet() -> int:
+        await barrier.wait()
+        return 1
+
+    results = await asyncio.gather(*(box.run("meet()", tools=[meet], timeout=60) for _ in range(6)))
+    assert [result.value for result in results] == [1] * 6
+
+
+async def test_a_run_that_is_cancelled_leaves_no_thread_and_no_process(box: Sandbox) -> None:
+    await box.run("1")
+    before = threading.active_count()
+    begun = asyncio.Event()
+
+    async def note() -> None:
+        begun.set()
+
+    running = asyncio.create_task(box.run("note()\nwhile True: pass", tools=[note]))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for _ in range(400):
+        if threading.active_count() <= before + 4:  # another worker has taken the place of the one that was ended
+            break
+        await asyncio.sleep(0.05)
+    assert threading.active_count() <= before + 4
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_policy_with_domains_is_refused() -> None:
+    with pytest.raises(actbox.Unsupported, match="linux"):
+        actbox.open_sandbox("wasm", policy=actbox.Policy(domains=[actbox.AllowedDomain("example.com")]))

@@ -1,0 +1,118 @@
+"""Worker processes: none outlives its host, and those that wait are used again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox import ErrorKind, Sandbox
+from actbox.sandbox.engines.wasm.stock import stock
+
+_CHECK = "actbox.sandbox.engines.wasm.check"
+_HOST = """
+import asyncio, actbox, sys
+from actbox.sandbox.engines.wasm.runtime import runtime
+from actbox.sandbox.engines.wasm.stock import stock
+async def main():
+    async with actbox.open_sandbox("wasm") as box:
+        await box.run("1")
+        async def note():
+            print(runtime().folder, flush=True)
+        await box.run("note()\\nwhile True: pass", tools=[note])
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_host_that_is_killed_takes_its_workers_and_their_files_along() -> None:
+    host = subprocess.Popen([sys.executable, "-c", _HOST], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    with host.stdout:
+        folder = Path(host.stdout.readline().strip())
+        assert folder.is_dir()
+        os.kill(host.pid, signal.SIGKILL)
+        host.wait()
+    deadline = time.monotonic() + 60
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not folder.exists()
+
+
+def test_a_host_that_ends_leaves_nothing() -> None:
+    program = _HOST.replace("\\nwhile True: pass", "")
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert told.stderr == ""
+    assert not Path(told.stdout.strip()).exists()
+
+
+async def test_a_worker_that_waits_is_taken_by_the_next_run(box: Sandbox) -> None:
+    await box.run("1")
+    processes = {worker._process.pid for worker in stock()._idle}
+    for _ in range(3):
+        await box.run("1")
+    assert processes & {worker._process.pid for worker in stock()._idle}
+
+
+async def test_a_worker_that_dies_while_it_waits_is_not_used(box: Sandbox) -> None:
+    await box.run("1")
+    for worker in list(stock()._idle):
+        worker._process.kill()
+        worker._process.wait()
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_worker_that_dies_with_a_program_is_told(box: Sandbox) -> None:
+    async def end_it() -> None:
+        for worker in busy:
+            worker._process.kill()
+
+    await box.run("1")
+    busy = list(stock()._idle)
+    result = await box.run("end_it()\nwhile True: pass", tools=[end_it], timeout=30)
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.CRASH
+    assert (await box.run("1 + 1")).value == 2
+
+
+async def test_an_instance_made_before_output_was_replaced_is_not_used(box: Sandbox) -> None:
+    await box.run("1")
+    await box.run("import os\nos.rmdir('/workspace/d/../output') if os.makedirs('/workspace/d') else None")
+    await box.remove_file("output", recursive=True)
+    result = await box.run("open('/output/x', 'w').write('1')")
+    assert [artifact.name for artifact in result.artifacts] == ["x"], result.error
+
+
+async def test_a_sandbox_can_be_used_from_one_event_loop_after_the_other() -> None:
+    box = actbox.open_sandbox("wasm")
+
+    def in_a_loop_of_its_own() -> object:
+        async def run() -> object:
+            async with box:
+                return (await box.run("2 * 21")).value
+
+        return asyncio.run(run())
+
+    assert [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)] == [42, 42]
+
+
+def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{_CHECK}.version", lambda name: "0.12.1")
+    found = actbox.check("wasm")
+    assert not found.works
+    assert "0.11, not 0.12.1" in found.reason
+    with pytest.raises(actbox.SandboxUnavailable, match=r"0\.11"):
+        actbox.open_sandbox("wasm")
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{_CHECK}.find_spec", lambda name: None)
+    with pytest.raises(actbox.SandboxUnavailable, match=r"pip install 'actbox\[wasm\]'"):
+        actbox.open_sandbox("wasm")
