@@ -7,7 +7,6 @@ place. A folder that has such a place in it is refused as well.
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -118,6 +117,10 @@ def _accounts() -> set[int]:
 
 
 def _homes_of_accounts() -> list[str]:
+    try:
+        import pwd
+    except ImportError:  # Windows has no accounts of this kind
+        return []
     found = []
     for number in _accounts():
         try:

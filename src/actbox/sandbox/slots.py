@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator
 
+from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import InvalidValue
 
 VARIABLE = "ACTBOX_MAX_RUNS"
@@ -117,4 +118,4 @@ def _forget() -> None:
     _slots = None
 
 
-os.register_at_fork(after_in_child=_forget)
+in_a_forked_child(_forget)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import queue
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
+
+from actbox.core.after_fork import in_a_forked_child
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -185,5 +186,5 @@ def _reset_all() -> None:
 
 
 # A forked child has none of its parent's threads.
-os.register_at_fork(after_in_child=_reset_all)
+in_a_forked_child(_reset_all)
 _pool = ThreadPool()

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 _ELSEWHERE = """
-import os, subprocess, sys  # what starts a worker here, which is another one there
+import asyncio, importlib.metadata, os, pydantic, shutil, subprocess, sys, sysconfig, tempfile, zoneinfo  # they know how
+
+sysconfig.get_config_vars()
 
 LACKING = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "crypt", "spwd"}
 for name in LACKING:
@@ -26,7 +28,6 @@ for name in ("fork", "register_at_fork", "forkpty", "setsid", "unshare", "setns"
     if hasattr(os, name):
         delattr(os, name)
 
-import asyncio
 import actbox
 
 def shout(text: str) -> str:

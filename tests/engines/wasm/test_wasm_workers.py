@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import actbox
 from actbox import ErrorKind, Sandbox
 from actbox.sandbox.engines.wasm.stock import stock
 
-_CHECK = "actbox.sandbox.engines.wasm.check"
+_CHECK = import_module("actbox.sandbox.engines.wasm.check")  # the package has a function of that name
 _HOST = """
 import asyncio, actbox, sys
 from actbox.sandbox.engines.wasm.runtime import runtime
@@ -104,7 +105,7 @@ async def test_a_sandbox_can_be_used_from_one_event_loop_after_the_other() -> No
 
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{_CHECK}.version", lambda name: "0.12.1")
+    monkeypatch.setattr(_CHECK, "version", lambda name: "0.12.1")
     found = actbox.check("wasm")
     assert not found.works
     assert "0.11, not 0.12.1" in found.reason
@@ -113,6 +114,6 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{_CHECK}.find_spec", lambda name: None)
+    monkeypatch.setattr(_CHECK, "find_spec", lambda name: None)
     with pytest.raises(actbox.SandboxUnavailable, match=r"pip install 'actbox\[wasm\]'"):
         actbox.open_sandbox("wasm")

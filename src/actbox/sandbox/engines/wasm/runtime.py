@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
 
 from .worker import Worker
@@ -74,5 +75,4 @@ def _forget() -> None:
     _runtime, _lock = None, threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+in_a_forked_child(_forget)

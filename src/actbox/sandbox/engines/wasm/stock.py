@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
 
 from .runtime import Runtime, runtime
@@ -189,6 +190,5 @@ def _forget() -> None:
     _stock = Stock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+in_a_forked_child(_forget)
 atexit.register(lambda: _stock.end())
