@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -289,3 +291,49 @@ def test_a_file_is_read_up_to_as_much_as_is_wanted_however_much_that_is(tmp_path
             assert read_regular(folder, "a", most) == content[:most]
     finally:
         os.close(folder)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace whose input lies beside it."""
+    for name in ("workspace/input", "workspace/output", "input"):
+        (tmp_path / name).mkdir(parents=True)
+    folders = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("workspace", "input")]
+    workspace = Workspace(folders[0], "/workspace", input_descriptor=folders[1])
+    yield workspace
+    workspace.close()
+
+
+def test_input_that_lies_apart_is_reached_by_the_same_paths(apart: Workspace, tmp_path: Path) -> None:
+    apart.write("/input/a/b", b"1")
+    assert (tmp_path / "input/a/b").read_bytes() == b"1"
+    assert apart.read("input/a/b") == apart.read("/workspace/input/a/b") == b"1"
+    apart.move("input/a/b", "c")
+    apart.move("c", "input/d")
+    assert [entry.path for entry in apart.list("input", True)] == ["input/a", "input/d"]
+    assert [entry.path for entry in apart.list(".", True)] == ["input", "input/a", "input/d", "output"]
+    apart.remove("input/d", False)
+    assert not (tmp_path / "input/d").exists()
+
+
+def test_what_lies_in_the_place_of_input_that_is_apart_is_not_seen(apart: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "workspace/input/evil").write_text("evil")
+    assert [entry.path for entry in apart.list(".", True)] == ["input", "output"]
+    with pytest.raises(FileError):
+        apart.read("input/evil")
+
+
+@pytest.mark.parametrize("change", [lambda w: w.remove("input", True), lambda w: w.move("/input", "x")])
+def test_input_that_lies_apart_stays_where_it_is(apart: Workspace, change: Callable[[Workspace], None]) -> None:
+    with pytest.raises(FileError) as caught:
+        change(apart)
+    assert caught.value.errno == errno.EBUSY
+
+
+def test_a_file_put_into_input_that_lies_apart_leaves_a_trace(apart: Workspace) -> None:
+    time.sleep(0.05)
+    before = apart.trace()
+    assert before is not None
+    apart.write("input/a", b"1")
+    time.sleep(0.05)
+    assert apart.trace() != before

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 _ELSEWHERE = """
-import asyncio, importlib.metadata, os, pydantic, shutil, subprocess, sys, sysconfig, tempfile, zoneinfo  # they know how
+# What knows by itself how to be on another system.
+import asyncio, importlib.metadata, os, pydantic, shutil, subprocess, sys, sysconfig, tempfile, zoneinfo
 
 sysconfig.get_config_vars()
 
