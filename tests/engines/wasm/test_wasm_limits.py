@@ -23,6 +23,7 @@ async def _run(program: str, **limits: float) -> ExecutionResult:
         ("9 ** 9_999_999_999", {"wall_seconds": 0.5}, ErrorKind.TIMEOUT, "wall_seconds"),
         ("while True: pass", {"cpu_seconds": 0.3}, ErrorKind.TIMEOUT, "cpu_seconds"),
         ("x = []\nwhile True: x.append(bytes(2**20))", {"memory_mib": 64}, ErrorKind.MEMORY, "memory_mib"),
+        ("1", {"memory_mib": 8}, ErrorKind.MEMORY, "memory_mib"),
         ("open('/tmp/x', 'wb').write(bytes(3 * 2**20))", {"file_mib": 2}, ErrorKind.DISK, "file_mib"),
         (
             "for i in range(1000): open(f'/tmp/{i}', 'wb').write(bytes(2**20))",
@@ -76,3 +77,11 @@ async def test_the_host_keeps_to_the_workspace_too() -> None:
 async def test_a_file_with_holes_takes_what_is_in_it() -> None:
     result = await _run("f = open('/workspace/x', 'wb')\nf.truncate(100 * 2**20)\nf.close()", workspace_mib=4)
     assert result.success, result.error
+
+
+async def test_an_instance_that_cannot_even_be_made_ahead_is_told_each_time() -> None:
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(memory_mib=8))) as box:
+        for _ in range(3):
+            result = await box.run("1")
+            assert result.error is not None
+            assert result.error.limit == "memory_mib"

@@ -116,6 +116,9 @@ class _Instance:
             told["peak_bytes"] = result.peak_memory_bytes or 0
         except Exception as error:  # of the library, and of whatever the program made of it
             told["failure"] = str(error)[:_MOST_WORDS]
+        if not self._begun and not self._dropped:  # it could not even begin, which is told when it is wanted
+            self._say(b"w", b"")
+            self._go.wait()
         if not self._dropped:
             self._stand_still()
             self._say(b"e", self._used(**told))

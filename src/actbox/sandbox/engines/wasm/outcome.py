@@ -92,6 +92,10 @@ def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
         return 1, ErrorInfo(
             kind=ErrorKind.EXIT, message=message, hint="sys.exit(code) ends a program and keeps its code"
         )
+    if "exceeds memory limits" in failure:
+        message = "the interpreter alone takes more memory than the program may"
+        hint = "Limits.memory_mib must be 16 at least"
+        return _KILLED, ErrorInfo(kind=ErrorKind.MEMORY, message=message, limit="memory_mib", hint=hint)
     if "call stack exhausted" in failure:
         message = "the program is nested too deeply: the interpreter's stack is used up"
         return 1, ErrorInfo(kind=ErrorKind.RUNTIME, type="RecursionError", message=message, hint="recurse less deeply")

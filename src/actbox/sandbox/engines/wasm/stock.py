@@ -8,6 +8,7 @@ no sandbox has been open for a while.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import queue
 import threading
@@ -19,6 +20,8 @@ from actbox.core.errors import SandboxUnavailable
 
 from .runtime import Runtime, runtime
 from .worker import Design, Worker
+
+_log = logging.getLogger("actbox")
 
 LINGER_SECONDS: Final = 5.0
 """How long workers stay when no sandbox is open: to start one takes as long as some hundred programs."""
@@ -140,7 +143,11 @@ class Stock:
 
     def _work(self, jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            jobs.get()()
+            job = jobs.get()
+            try:
+                job()
+            except Exception:  # whoever wants a worker then starts one
+                _log.exception("a worker could not be made ready")
 
     def _prepare(self, worker: Worker, design: Design) -> None:
         with worker.preparing:
