@@ -7,6 +7,7 @@ import errno
 from typing import Final
 
 from actbox.core.errors import FileError
+from actbox.core.limits import Limits
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
 from actbox.sandbox.embedded.sandbox import Place
@@ -33,7 +34,7 @@ class WasmSandbox(EmbeddedSandbox):
     _input_apart = True
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
-        design = _design(evaluation)
+        design = _design(evaluation, evaluation.limits)
         worker = await _worker(design)
         conversation = Conversation(worker, evaluation)
         ended = None
@@ -52,12 +53,18 @@ class WasmSandbox(EmbeddedSandbox):
     async def write_file(self, path: str, data: bytes) -> None:
         place = self._there()
         most = self.policy.limits.workspace_mib
-        if await run_blocking(is_larger, most * 2**20 - len(data), place.folder, place.input_folder):
+        size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # what is no bytes is refused below
+        if await run_blocking(is_larger, most * 2**20 - size, place.folder, place.input_folder):
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
         await super().write_file(path, data)
 
     async def _open_state(self) -> State:
         return _WasmState()
+
+    async def _opened(self) -> Place:
+        place = await super()._opened()
+        stock().prepare(_design(place, self.policy.limits))
+        return place
 
     async def _open(self) -> None:
         await whole(run_blocking(stock().enter), _left)
@@ -84,7 +91,7 @@ class _WasmState(State):
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         if self._worker is None:
-            self._design = _design(evaluation)
+            self._design = _design(evaluation, evaluation.limits)
             self._worker = await _worker(self._design)
         conversation = Conversation(self._worker, evaluation)
         conversation.begin(last=False)
@@ -132,11 +139,10 @@ class _WasmState(State):
             await _end(self._worker)
 
 
-def _design(evaluation: Evaluation) -> Design:
-    limits = evaluation.limits
+def _design(place: Place | Evaluation, limits: Limits) -> Design:
     return Design(
-        folder=evaluation.folder,
-        input_folder=evaluation.input_folder,
+        folder=place.folder,
+        input_folder=place.input_folder,
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,
         open_files=limits.open_files,

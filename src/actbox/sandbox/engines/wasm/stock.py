@@ -50,7 +50,7 @@ class Stock:
             self._runtime = ready
             if first:
                 self._idle.append(ready.first_worker)
-            wants_one = not self._idle and not self._sandboxes
+            wants_one = not self._idle
             self._sandboxes += 1
         if wants_one:
             try:
@@ -69,6 +69,13 @@ class Stock:
                 self._timer = threading.Timer(LINGER_SECONDS, self._end_unused)
                 self._timer.daemon = True
                 self._timer.start()
+
+    def prepare(self, design: Design) -> None:
+        """Have an instance of that design made, if a worker has none yet."""
+        with self._lock:
+            worker = next((worker for worker in self._idle if worker.key is None), None)
+        if worker is not None:
+            self._do(lambda: self._prepare(worker, design))
 
     def at_hand(self, design: Design) -> Worker | None:
         """Return a worker whose instance of that design is ready, without blocking, if there is one."""
