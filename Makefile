@@ -26,7 +26,7 @@ demo: ## an agent solves a task with code, in a sandbox; needs no account and no
 
 .PHONY: test
 test: ## run the tests, on all processors; ends with what could not run here, and why
-	@$(in_venv) && $(pytest) $(workers) -m "not long"
+	@$(in_venv) && $(pytest) $(workers) -m "not long and not engines"
 
 .PHONY: test-long
 test-long: ## run the tests that take minutes

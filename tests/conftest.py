@@ -70,6 +70,10 @@ def why_no_namespaces() -> str:
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"exit code {tried.returncode}"
 
 
+# Those that need what a fresh machine has not: `make test-engines` installs it.
+INSTALLED_APART = frozenset({"container", "hyperlight"})
+
+
 @pytest.fixture(params=FULL_CPYTHON)
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and runs Python, in which the suite's programs are."""

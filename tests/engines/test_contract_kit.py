@@ -10,10 +10,12 @@ import pytest
 import actbox
 from actbox import Policy, Sandbox
 from actbox.testing import SandboxContract
-from tests.conftest import engine_check
+from tests.conftest import INSTALLED_APART, engine_check
 
 # Engines that take long to start: cases that need no policy of their own share a sandbox.
 _SLOW_TO_START: Final = ("container", "hyperlight", "ssh")
+# What the deep suite in tests/contract tries in every run need not be tried so in every one as well.
+_APART: Final = INSTALLED_APART | {"process"}
 # What an engine has to be told beside the policy; one that needs a server has it in a test module of its own.
 _NEEDS_A_PLACE: Final = ("ssh",)
 
@@ -37,7 +39,8 @@ def _class_of(engine: str) -> type:
 
         return type(name, (), {"test_it_works_here": test_it_works_here})
     given: Mapping[str, Any] = {"engine": engine, "share_box": engine in _SLOW_TO_START, "__module__": __name__}
-    return type(name, (EngineContract,), dict(given))
+    made = type(name, (EngineContract,), dict(given))
+    return pytest.mark.engines(made) if engine in _APART else made
 
 
 for _name in actbox.ENGINES:

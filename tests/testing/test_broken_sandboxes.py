@@ -13,6 +13,8 @@ import pytest
 from actbox import Policy
 from tests.testing.broken import BROKEN, Sound
 
+pytestmark = pytest.mark.engines
+
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _PARTS = 4
 _SUITE = "tests/testing/broken_suite.py"

@@ -7,19 +7,30 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 import pytest
+from _pytest.mark import ParameterSet
 
 import actbox
 from actbox import Policy, Sandbox
 from actbox.testing import EscapeAttempt, Prey, SandboxEscape, escape_attempts
 from actbox.testing.cases.needs import ISOLATED
-from tests.conftest import engine_check
+from tests.conftest import INSTALLED_APART, engine_check
 from tests.testing.unwalled import Unwalled
 
 # What a process of another namespace, or what is not installed, must be there for.
 _NEEDS_A_PROGRAM: Final = {"list the processes": "/usr/bin/ps", "connect in a child": "/bin/bash"}
 
+_TAKES_LONG: Final = ("compute for longer than allowed",)
 
-@pytest.mark.parametrize("attempt", escape_attempts(), ids=lambda attempt: attempt.name)
+
+def _attempts() -> list[ParameterSet]:
+    """The attempts; what computes for many seconds on this machine is left to the run that takes its time."""
+    return [
+        pytest.param(attempt, id=attempt.name, marks=pytest.mark.engines if attempt.name in _TAKES_LONG else ())
+        for attempt in escape_attempts()
+    ]
+
+
+@pytest.mark.parametrize("attempt", _attempts())
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a program may leave its files open
 async def test_it_gets_through_where_there_are_no_walls(attempt: EscapeAttempt, tmp_path: Path) -> None:
     """An attempt that could not succeed anywhere would prove nothing."""
@@ -52,7 +63,8 @@ def _has_walls(engine: str) -> bool:
 
 for _name in filter(_has_walls, actbox.ENGINES):
     _class = f"Test{_name.title()}Walls"
-    globals()[_class] = type(_class, (_Engine,), {"engine": _name, "__module__": __name__})
+    _made = type(_class, (_Engine,), {"engine": _name, "__module__": __name__})
+    globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART else _made
 
 
 async def test_a_sandbox_without_walls_must_say_so() -> None:
