@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat as stat_modes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from actbox.core.counted import counted
 from actbox.core.limits import Limits
@@ -23,7 +24,7 @@ MAX_ENTRIES = 100_000
 # All paths together, which are remembered while a run lasts: each may be as long as depth and names allow.
 MAX_PATH_CHARACTERS = 16 * _MIB
 
-_MADE_ANEW = "output/ was no folder any more, since an earlier program had removed or replaced it: it was made anew"
+MADE_ANEW = "output/ was no folder any more, since an earlier program had removed or replaced it: it was made anew"
 
 Marks = dict[str, tuple[int, int]]
 Found = tuple[str, int, os.stat_result]
@@ -50,7 +51,7 @@ class OutputFolder:
         self._workspace = os.dup(workspace)
         self._closing = threading.Lock()
         self._limits = limits
-        self._warnings = [_MADE_ANEW] if made_anew else []
+        self._warnings = [MADE_ANEW] if made_anew else []
         self._before: Marks = {}
         for path, _, status in () if known_empty else _Walk(workspace):
             self._before[path] = _mark(status)
@@ -81,37 +82,54 @@ class OutputFolder:
         return ([], []) if self.is_empty() else await run_blocking(self.collect)
 
     def _collect(self, workspace: int) -> tuple[list[Artifact], list[str]]:
-        artifacts: list[Artifact] = []
         walk = _Walk(workspace)
-        left = self._limits.artifact_mib * _MIB
+        artifacts = choose(self._changed(walk), self._limits, walk.left_out)
+        return artifacts, [*self._warnings, *walk.left_out.warnings()]
+
+    def _changed(self, walk: _Walk) -> Iterator[Candidate]:
         for path, folder, status in walk:
-            if self._before.get(path) == _mark(status):
+            if self._before.get(path) != _mark(status):
+                name = path.rpartition("/")[2]
+                size = status.st_size if stat_modes.S_ISREG(status.st_mode) else None
+                yield Candidate(path, size, lambda most, at=folder, name=name: read_regular(at, name, most))  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What a run may have made below `output`: its `size` in bytes, `None` where it is no regular file."""
+
+    path: str
+    size: int | None
+    read: Callable[[int], bytes]
+    """Returns at most so many bytes of it; raises `OSError`. To be called before the next candidate is asked for."""
+
+
+def choose(candidates: Iterable[Candidate], limits: Limits, left_out: LeftOut) -> list[Artifact]:
+    """Return what the limits let be an artifact, sorted by name; `left_out` has a sentence for each that is none."""
+    artifacts: list[Artifact] = []
+    left = limits.artifact_mib * _MIB
+    for candidate in candidates:
+        name = f"output/{shown(candidate.path)}"
+        too_much = f"{name} was not collected: the artifacts would exceed {limits.artifact_mib} MiB"
+        if candidate.size is None:
+            left_out.add(f"{name} is not a regular file and was not collected")
+        elif len(artifacts) >= limits.artifacts:
+            left_out.end(f"more than {counted(limits.artifacts, 'file')} in output/: the rest was not collected")
+            break
+        elif candidate.size > left:  # to read as much of each of many would take its time
+            left_out.add(too_much)
+        else:
+            try:
+                data = candidate.read(left + 1)
+            except OSError as error:
+                left_out.add(f"{name} could not be collected: {error.strerror}")
                 continue
-            if not stat_modes.S_ISREG(status.st_mode):
-                walk.left_out.add(f"output/{shown(path)} is not a regular file and was not collected")
-            elif len(artifacts) >= self._limits.artifacts:
-                walk.left_out.end(
-                    f"more than {counted(self._limits.artifacts, 'file')} in output/: the rest was not collected"
-                )
-                break
-            else:
-                most = self._limits.artifact_mib
-                too_much = f"output/{shown(path)} was not collected: the artifacts would exceed {most} MiB"
-                if status.st_size > left:  # to read as much of each of many would take its time
-                    walk.left_out.add(too_much)
-                    continue
-                try:
-                    data = read_regular(folder, path.rpartition("/")[2], left + 1)
-                except OSError as error:
-                    walk.left_out.add(f"output/{shown(path)} could not be collected: {error.strerror}")
-                    continue
-                if len(data) > left:  # it has grown meanwhile
-                    walk.left_out.add(too_much)
-                    continue
-                left -= len(data)
-                artifacts.append(Artifact(printable(path), data))
-        warnings = [*self._warnings, *walk.left_out.warnings()]
-        return sorted(artifacts, key=lambda artifact: artifact.name), warnings
+            if len(data) > left:  # it has grown meanwhile
+                left_out.add(too_much)
+                continue
+            left -= len(data)
+            artifacts.append(Artifact(printable(candidate.path), data))
+    return sorted(artifacts, key=lambda artifact: artifact.name)
 
 
 def _mark(status: os.stat_result) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from actbox.core.errors import InvalidValue
 
 from .blocking import run_blocking
 from .contract import FileInfo, Files
-from .workspace import Workspace
+from .storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class WorkspaceFiles(Files):
     """Each call in a thread: files may be large, and their disk slow."""
 
     @abstractmethod
-    def _running(self) -> Workspace:
+    def _running(self) -> Storage:
         """Return the workspace. Raises `SandboxStopped` where there is none."""
 
     async def _files(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

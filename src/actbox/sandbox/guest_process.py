@@ -15,7 +15,7 @@ from actbox.core.events import NetworkRequest
 
 from .ending import Ending, Stop
 from .overlays import OverlayChanges
-from .workspace import Workspace
+from .storage import Storage
 
 # So many requests that a session made between two programs are kept for the next one to tell of.
 _MOST_UNTOLD = 1000
@@ -136,7 +136,7 @@ class Fork:
 
     guest: GuestProcess
     """The copy, as soon as it is adopted; until then only to be killed."""
-    workspace: Workspace
+    workspace: Storage
     release: Callable[[], None]
     """Lets go of the workspace, once nothing of the copy is left."""
     descriptors: list[int]

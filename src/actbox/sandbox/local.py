@@ -29,7 +29,6 @@ from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .artifacts import OutputFolder
 from .blocking import run_blocking
 from .contract import Command, Sandbox, Session, Tools
 from .ending import Stop
@@ -41,8 +40,8 @@ from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .siblings import Siblings
 from .slots import Slots, slots
+from .storage import Output, Storage
 from .whole import whole
-from .workspace import Workspace
 
 # So many are held before those that have ended are sorted out.
 _MOST_ENDED_GUESTS = 64
@@ -69,7 +68,7 @@ class GuestStart:
 class _Request:
     """What one run is to do: the frame that says it to the guest, and what the host has to know."""
 
-    workspace: Workspace
+    workspace: Storage
     frame: bytes
     toolset: Toolset
     program: str
@@ -88,7 +87,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._workspace: Workspace | None = None
+        self._workspace: Storage | None = None
         self._guests: set[GuestProcess] = set()
         self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
         self._idle = asyncio.Event()
@@ -102,7 +101,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     # What an engine adds
 
     @abstractmethod
-    async def _open_workspace(self) -> Workspace:
+    async def _open_workspace(self) -> Storage:
         """Make the workspace, with its folders `input` and `output`. Raises `SandboxUnavailable`."""
 
     @abstractmethod
@@ -162,7 +161,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 self._guests.clear()
                 await self._give_back(workspace)
 
-    async def _give_back(self, workspace: Workspace) -> None:
+    async def _give_back(self, workspace: Storage) -> None:
         workspace.close()
         await self._close_workspace()
 
@@ -284,7 +283,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
 
     async def _prepare(
         self,
-        workspace: Workspace,
+        workspace: Storage,
         program: Program | str,
         tools: Tools,
         frame_of: Callable[[dict[str, Any]], bytes],
@@ -412,7 +411,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         error = ErrorInfo(kind=_STOPPED.kind, message=_STOPPED.message)
         return ExecutionResult(exit_code=137, error=error, sandbox=self.traits.engine)
 
-    async def _mark_output(self, workspace: Workspace) -> OutputFolder:
+    async def _mark_output(self, workspace: Storage) -> Output:
         limits = self.policy.limits
         output = workspace.mark_empty_output(limits)
         return output if output is not None else await whole(run_blocking(workspace.mark_output, limits), _close)
@@ -427,11 +426,11 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
             self._guests = {known for known in self._guests if not known.ended}
         self._guests.add(guest)
 
-    def _running(self) -> Workspace:
+    def _running(self) -> Storage:
         if self._workspace is None:
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
         return self._workspace
 
 
-async def _close(output: OutputFolder) -> None:
+async def _close(output: Output) -> None:
     output.close()

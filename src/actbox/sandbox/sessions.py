@@ -30,7 +30,6 @@ from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.tools import Toolset
 
-from .artifacts import OutputFolder
 from .channel.link import Link
 from .channel.messages import Call, Done
 from .contract import Session, Tools
@@ -41,9 +40,9 @@ from .guest_process import GuestProcess
 from .requests import encode_program, seconds_of, source_of
 from .runs import SHORT_SECONDS, Collector, Run, ending_of, events_of, failed_result, streams_of
 from .slots import slots
+from .storage import Output, Storage
 from .verdict import verdict
 from .whole import whole
-from .workspace import Workspace
 
 # How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
 GRACE_SECONDS = 1.0
@@ -64,7 +63,7 @@ class SessionPlace:
     engine: str
     limits: Limits
     forkable: bool
-    workspace: Workspace
+    workspace: Storage
     first_message: bytes
     check_open: Callable[[], None]
     """Raises `SandboxStopped` when the sandbox has been stopped since."""
@@ -76,10 +75,10 @@ class SessionPlace:
     closed: Callable[[LocalSession], None]
     """Called when nothing is left of a session."""
     prepare: Callable[
-        [Workspace, Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]
+        [Storage, Program | str, Tools, Callable[[dict[str, Any]], bytes]], Awaitable[tuple[bytes, Toolset]]
     ]
     """Checks a program and places its files; the function given makes a frame of its message."""
-    mark_output: Callable[[Workspace], Awaitable[OutputFolder]]
+    mark_output: Callable[[Storage], Awaitable[Output]]
     warnings: tuple[str, ...]
     """What the result of every program says of the sandbox."""
 
@@ -243,7 +242,7 @@ class LocalSession(WorkspaceFiles, Session):
             step.start(frame, descriptors)
             return await step.finish()
 
-    def _running(self) -> Workspace:
+    def _running(self) -> Storage:
         self._check_open()
         return self._place.workspace
 

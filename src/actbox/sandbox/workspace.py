@@ -196,36 +196,19 @@ class Workspace:
             raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
     def _parts(self, path: str) -> tuple[str, ...]:
-        if not isinstance(path, str) or not path or "\0" in path:
-            raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")
-        pure = PurePosixPath(path)
-        if pure.is_absolute():
-            for root, prefix in (
-                (self.root, ()),
-                ("/workspace", ()),
-                ("/input", ("input",)),
-                ("/output", ("output",)),
-            ):
-                if pure.is_relative_to(root):
-                    pure = PurePosixPath(*prefix, *pure.relative_to(root).parts)
-                    break
-            else:
-                raise InvalidValue(f"{path!r} is outside the workspace; paths lie below {self.root}, /input or /output")
-        if ".." in pure.parts:
-            raise InvalidValue(f"{path!r} must not contain '..'")
-        return pure.parts
+        return names_below(self.root, path)
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
         parts = self._parts(path)
-        with self._folder(parts[:-1], path, make) as folder, _told(path):
+        with self._folder(parts[:-1], path, make) as folder, told(path):
             yield folder, parts[-1] if parts else "."
 
     @contextlib.contextmanager
     def _folder(self, parts: tuple[str, ...], path: str, make: bool = False) -> Iterator[int]:
         folder, parts = self._open(parts)
         try:
-            with _told(path):
+            with told(path):
                 for name in parts:
                     inner = self._step(folder, name, make)
                     os.close(folder)
@@ -266,8 +249,28 @@ class Workspace:
             os.fchown(descriptor, *self._owner)
 
 
+def names_below(root: str, path: str) -> tuple[str, ...]:
+    """Return the names that lead from the workspace, which programs know as `root`, to what a path means.
+
+    Raises `InvalidValue` for what is no path in a workspace.
+    """
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")
+    pure = PurePosixPath(path)
+    if pure.is_absolute():
+        for place, prefix in ((root, ()), ("/workspace", ()), ("/input", ("input",)), ("/output", ("output",))):
+            if pure.is_relative_to(place):
+                pure = PurePosixPath(*prefix, *pure.relative_to(place).parts)
+                break
+        else:
+            raise InvalidValue(f"{path!r} is outside the workspace; paths lie below {root}, /input or /output")
+    if ".." in pure.parts:
+        raise InvalidValue(f"{path!r} must not contain '..'")
+    return pure.parts
+
+
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
+def told(path: str) -> Iterator[None]:
     """Turn the operating system's error into one that names the path inside the sandbox, and only that."""
     try:
         yield

@@ -1,0 +1,288 @@
+"""The agent: one process, started by whatever can start one (`podman exec`, `ssh`), by which our guests run there.
+
+It needs nothing installed. The host sends the guest's own code over standard input (`agent_boot.py`), then speaks
+frames (`frames.py`): it opens guests, which the zygote forks, and the agent carries what goes in and out of them; it
+asks for files, which threads of the agent read and write. When standard input ends, so does all that the agent made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+
+from . import frames, zygote
+from .agent_files import FileService
+from .agent_run import Run
+from .prctl import set_dumpable, set_name
+from .tree import Tree, empty_folder
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Dict, List, NoReturn, Tuple
+
+_READ_BYTES = 256 * 1024
+# As much waits to be written to the host; beyond it nothing more is read from guests.
+_MOST_UNSENT = 512 * 1024
+# Guests that wait for a program; another one is made as soon as one is taken and the agent has nothing else to do.
+_READY = 1
+_REFILL_MS = 10
+_LATER_MS = 5
+_SHARED = ("/tmp", "/dev/shm", "/var/tmp")
+
+
+def main(config: Dict[str, Any]) -> NoReturn:
+    """Serve the host at standard input and output until it goes."""
+    set_dumpable(False)  # or programs, which are the same user's, could look into it
+    set_name("actbox-agent")
+    if config["alone"]:
+        _end_all_others()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    variables = dict(os.environ) if config["keep_variables"] else {}
+    variables.update(config["variables"])
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        ours.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        zygote.serve(theirs, config["preload"], variables)
+    theirs.close()
+    workspace = config["workspace"] or tempfile.mkdtemp(prefix="actbox-")
+    for name in ("input", "output"):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir("%s/%s" % (workspace, name), 0o755)
+    words = b""
+    while not words.endswith(b"\n\n"):
+        piece = ours.recv(65536)
+        if not piece:
+            sys.exit("the process that guests are forked from has ended")
+        words += piece
+        if words == b"\n":
+            break
+    agent = Agent(ours, workspace, alone=config["alone"])
+    agent.hello(words.decode("utf-8", "replace").split("\n"))
+    agent.serve()
+
+
+def _end_all_others() -> None:
+    """End what an agent before this one left: this is the only one here, and all others are its user's."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+class Agent:
+    """Carries bytes between the host and guests."""
+
+    def __init__(self, to_zygote: socket.socket, workspace: str, alone: bool) -> None:
+        self._zygote = to_zygote
+        self._alone = alone
+        self._workspace = workspace
+        self._parser = frames.FrameParser()
+        self._unsent: Deque[memoryview] = deque()
+        self.unsent_bytes = 0
+        self._runs: Dict[int, Run] = {}
+        self._ready: Deque[Run] = deque()
+        self._poll = select.poll()
+        self._known: Dict[int, Tuple[int, Callable[[int], None]]] = {}
+        self._soon: Deque[Callable[[], None]] = deque()
+        self._later: Deque[Tuple[float, Callable[[], None]]] = deque()
+        self._is_refill_due = True
+        self._tree = Tree(workspace)
+        self._files = FileService(self._tree, self.wake)
+        self._woken, self._wake = os.pipe()
+        for descriptor in (0, 1, self._woken, self._wake):
+            os.set_blocking(descriptor, False)
+        self.watch(0, select.POLLIN, lambda events: self._receive())
+        self.watch(self._woken, select.POLLIN, lambda events: self._take_from_files())
+        self.watch(self._zygote.fileno(), select.POLLIN, lambda events: self._lose_zygote())
+
+    def hello(self, warnings: List[str]) -> None:
+        """Tell the host that the agent is there, and what it is."""
+        self.send(
+            frames.pack_json(
+                frames.HELLO,
+                0,
+                {
+                    "python": list(sys.version_info[:3]),
+                    "executable": sys.executable,
+                    "platform": sys.platform,
+                    "workspace": self._workspace,
+                    "pid": os.getpid(),
+                    "warnings": [line[:1000] for line in warnings if line][:50],
+                },
+            )
+        )
+
+    def serve(self) -> NoReturn:
+        """Carry what there is to carry until the host goes."""
+        self._refill()
+        self._flush()
+        while True:
+            wait = _REFILL_MS if self._is_refill_due and len(self._ready) < _READY else None
+            wait = _LATER_MS if self._later else wait
+            events = self._poll.poll(0 if self._soon else wait)
+            if not events and not self._soon and not self._later and self._is_refill_due:
+                self._refill()
+            while self._later and self._later[0][0] <= time.monotonic():
+                self._soon.append(self._later.popleft()[1])
+            for descriptor, what in events:
+                known = self._known.get(descriptor)
+                if known is not None:
+                    known[1](what)
+            for _ in range(len(self._soon)):
+                self._soon.popleft()()
+            self._flush()
+
+    # What runs use
+
+    def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
+        """Have a function called when something of these happens to a descriptor; none with no events."""
+        known = self._known.get(descriptor)
+        if not events:
+            if known is not None:
+                del self._known[descriptor]
+                self._poll.unregister(descriptor)
+        elif known is None or known[0] != events:
+            self._known[descriptor] = events, call
+            self._poll.register(descriptor, events)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have a function called in the next turn."""
+        self._soon.append(call)
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Have a function called in some milliseconds."""
+        self._later.append((time.monotonic() + _LATER_MS / 1000, call))
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame when the host takes it."""
+        self._unsent.append(memoryview(frame))
+        self.unsent_bytes += len(frame)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the host has so much to take that nothing more is to be read for it now."""
+        return self.unsent_bytes >= _MOST_UNSENT
+
+    def over(self, run: Run) -> None:
+        """A run has ended, and all of it was sent."""
+        self._runs.pop(run.stream, None)
+        if run in self._ready:
+            self._ready.remove(run)
+        self._is_refill_due = True
+        if run.was_orphaned:
+            self._ask_zygote(zygote.SWEEP, [])
+
+    def wake(self) -> None:
+        """Have the loop look at what threads have to send; from any thread."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake, b"x")
+
+    # Guests
+
+    def _make(self) -> Run:
+        run, theirs = Run.make(self)
+        try:
+            self._ask_zygote(zygote.MAKE, theirs)
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        return run
+
+    def _ask_zygote(self, request: bytes, descriptors: Any) -> None:
+        try:
+            socket.send_fds(self._zygote, [request], descriptors)
+        except OSError:
+            self._lose_zygote()
+
+    def _refill(self) -> None:
+        self._is_refill_due = False
+        while len(self._ready) < _READY:
+            self._ready.append(self._make())
+
+    def _lose_zygote(self) -> None:
+        sys.exit("the process that guests are forked from has ended")
+
+    def _open(self, stream: int, request: Dict[str, Any]) -> None:
+        if self._alone and not self._runs:
+            for folder in _SHARED:
+                self._clear(folder)
+        run = self._ready.popleft() if self._ready else self._make()
+        self._runs[stream] = run
+        self._is_refill_due = True
+        run.begin(stream, request)
+
+    def _clear(self, folder: str) -> None:
+        with contextlib.suppress(OSError):  # there is no such folder here, or nothing that may be removed from it
+            empty_folder(folder)
+
+    # The host
+
+    def _receive(self) -> None:
+        try:
+            data = os.read(0, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._end()
+        for kind, part, stream, payload in self._parser.feed(data):
+            self._hear(kind, part, stream, payload)
+
+    def _hear(self, kind: int, part: int, stream: int, payload: bytes) -> None:
+        if kind == frames.OPEN:
+            self._open(stream, frames.json_of(payload))
+        elif kind == frames.CALL:
+            self._files.begin(stream, frames.json_of(payload))
+        elif part == frames.CONTENT:
+            self._files.hear(kind, stream, payload)
+        else:
+            run = self._runs.get(stream)
+            if run is not None:
+                run.hear(kind, part, payload)
+
+    def _take_from_files(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 65536)
+        if not self.is_full:
+            self._send_of_files()
+
+    def _send_of_files(self) -> None:
+        for frame in self._files.taken():
+            self.send(frame)
+
+    def _flush(self) -> None:
+        was_full = self.is_full
+        while self._unsent:
+            piece = self._unsent[0]
+            try:
+                sent = os.write(1, piece)
+            except BlockingIOError:
+                break
+            except OSError:
+                self._end()
+            self.unsent_bytes -= sent
+            if sent < len(piece):
+                self._unsent[0] = piece[sent:]
+                break
+            self._unsent.popleft()
+        self.watch(1, select.POLLOUT if self._unsent else 0, lambda events: None)
+        if was_full and not self.is_full:
+            for run in list(self._runs.values()):
+                run.go_on()
+            self._send_of_files()
+        elif self.is_full:
+            for run in list(self._runs.values()):
+                run.listen()
+
+    def _end(self) -> NoReturn:
+        """The host has gone: end with all that was made here, which keepers and the zygote do as we go."""
+        self._zygote.close()
+        for run in [*self._runs.values(), *self._ready]:
+            run.control.close()
+        os._exit(0)

@@ -1,0 +1,346 @@
+"""One guest, as the agent carries it: its channel, its output and its end, each no further than the host has room."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import termios
+from collections import deque
+
+from . import frames
+from .frames import CHANNEL, STDERR, STDIN, STDOUT
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Deque, Dict, List, Optional, Tuple
+
+    from .agent import Agent
+
+_OUTPUTS = (STDOUT, STDERR)
+_ENDED = {"exit_code": None, "signal": None, "limit": "", "cpu_ms": 0.0, "max_rss_bytes": 0, "failure": ""}
+# A program has ended its keeper, and with it its guest.
+_KILLED = {**_ENDED, "signal": int(signal.SIGKILL)}
+_NOT_MADE = {**_ENDED, "failure": "no process could be made for the run: the sandbox has as many as it may have"}
+
+
+class Run:
+    """The agent's ends of one guest, waiting for its program or running it."""
+
+    @classmethod
+    def make(cls, agent: Agent) -> Tuple[Run, List[int]]:
+        """Return a run, and the descriptors for its keeper: control, channel, standard output and error."""
+        control, their_control = socket.socketpair()
+        channel, their_channel = socket.socketpair()
+        stdout, their_stdout = os.pipe()
+        stderr, their_stderr = os.pipe()
+        run = cls(agent, control, channel, {STDOUT: stdout, STDERR: stderr})
+        return run, [their_control.detach(), their_channel.detach(), their_stdout, their_stderr]
+
+    def __init__(self, agent: Agent, control: socket.socket, channel: socket.socket, outputs: Dict[int, int]) -> None:
+        self._agent = agent
+        self.stream = 0
+        self.control = control
+        self.was_orphaned = False
+        self._channel = channel
+        self._outputs = outputs
+        self._room = {CHANNEL: frames.WINDOW, STDOUT: frames.WINDOW, STDERR: frames.WINDOW}
+        self._owed = {CHANNEL: 0, STDIN: 0}
+        self._to_guest: Deque[memoryview] = deque()
+        self._to_stdin: Deque[memoryview] = deque()
+        self._stdin = -1
+        self._their_stdin = -1
+        self._stdin_ends = False
+        self._channel_ends = False
+        self._interrupts = 0
+        self._channel_open = True
+        self._killed = False
+        self._is_up = False
+        self._finished = False
+        self._ended: Optional[Dict[str, Any]] = None
+        self._words = b""
+        for descriptor in (control.fileno(), channel.fileno(), *outputs.values()):
+            os.set_blocking(descriptor, False)
+        agent.watch(control.fileno(), select.POLLIN, lambda events: self._hear_keeper())
+
+    # From the host
+
+    def begin(self, stream: int, request: Dict[str, Any]) -> None:
+        """Be the run that the host asks for."""
+        self.stream = stream
+        if request["watch"]:
+            self._tell_keeper({"watch": request["watch"]})
+        if request["stdin"]:
+            self._their_stdin, self._stdin = os.pipe()
+            os.set_blocking(self._stdin, False)
+        self.listen()
+
+    def hear(self, kind: int, part: int, payload: bytes) -> None:
+        """Take in a frame of the host's."""
+        if kind == frames.CREDIT:
+            self._room[part] += frames.credit_of(payload)
+            self.go_on()
+        elif kind == frames.KILL:
+            self._killed = True
+            self._tell_keeper({"do": "kill"})
+            self._finish_if_ended()
+        elif kind == frames.INTERRUPT:
+            self._interrupts += 1
+            self._interrupt()
+        elif part == CHANNEL and kind == frames.DATA:
+            self._to_guest.append(memoryview(payload))
+            self._write_channel()
+        elif part == CHANNEL and kind == frames.END:
+            self._channel_ends = True
+            self._write_channel()
+        elif part == STDIN and kind == frames.DATA:
+            self._to_stdin.append(memoryview(payload))
+            self._write_stdin()
+        elif part == STDIN and kind == frames.END:
+            self._stdin_ends = True
+            self._write_stdin()
+
+    def listen(self) -> None:
+        """Watch what there is room for, and nothing else."""
+        agent = self._agent
+        full = agent.is_full
+        starved = False
+        for part, descriptor in list(self._outputs.items()):
+            room = self._room[part] > 0
+            starved = starved or not room
+            agent.watch(
+                descriptor,
+                select.POLLIN if room and not full else 0,
+                self._on_stdout if part == STDOUT else self._on_stderr,
+            )
+        if self._channel_open:
+            events = select.POLLOUT if self._to_guest else 0
+            # What was printed before a message comes before it.
+            if self._room[CHANNEL] > 0 and not starved and not full:
+                events |= select.POLLIN
+            agent.watch(self._channel.fileno(), events, self._on_channel)
+
+    # To the guest
+
+    def _on_channel(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._write_channel()
+        if events & ~select.POLLOUT and self._channel_open:
+            self._read_channel()
+
+    def _write_channel(self) -> None:
+        sent = 0
+        while self._to_guest and self._channel_open:
+            piece = self._to_guest[0]
+            try:
+                count = self._send(piece)
+            except BlockingIOError:
+                break
+            except OSError:  # the guest has closed its end; what is left for it is nobody's
+                count = len(piece)
+            sent += count
+            if count < len(piece):
+                self._to_guest[0] = piece[count:]
+            else:
+                self._to_guest.popleft()
+        self._give_back(CHANNEL, sent)
+        if self._channel_ends and not self._to_guest and self._channel_open:
+            with contextlib.suppress(OSError):
+                self._channel.shutdown(socket.SHUT_WR)
+        self.listen()
+
+    def _send(self, piece: memoryview) -> int:
+        if self._their_stdin < 0:
+            return self._channel.send(piece)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._their_stdin]))]
+        count = self._channel.sendmsg([piece], rights)
+        os.close(self._their_stdin)
+        self._their_stdin = -1
+        return count
+
+    def _write_stdin(self) -> None:
+        sent = 0
+        while self._to_stdin and self._stdin >= 0:
+            piece = self._to_stdin[0]
+            try:
+                count = os.write(self._stdin, piece)
+            except BlockingIOError:
+                break
+            except OSError:  # nobody reads it any more
+                count = len(piece)
+            sent += count
+            if count < len(piece):
+                self._to_stdin[0] = piece[count:]
+            else:
+                self._to_stdin.popleft()
+        if self._stdin < 0:
+            return
+        self._give_back(STDIN, sent)
+        self._agent.watch(self._stdin, select.POLLOUT if self._to_stdin else 0, lambda events: self._write_stdin())
+        if self._stdin_ends and not self._to_stdin:
+            self._close_stdin()
+
+    def _give_back(self, part: int, count: int) -> None:
+        """Let the host know, now and then, that there is room again."""
+        self._owed[part] += count
+        if self._owed[part] >= frames.OWED:
+            self._agent.send(frames.pack_credit(self.stream, part, self._owed[part]))
+            self._owed[part] = 0
+
+    def _close_stdin(self) -> None:
+        if self._stdin >= 0:
+            self._agent.watch(self._stdin, 0, lambda events: None)
+            os.close(self._stdin)
+            self._stdin = -1
+        if self._their_stdin >= 0 and self._finished:
+            os.close(self._their_stdin)
+            self._their_stdin = -1
+
+    def _interrupt(self) -> None:
+        """Interrupt the guest once it has read what the host had sent before that."""
+        if self._finished or not self._interrupts:
+            return
+        if self._to_guest or _unread(self._channel):
+            self._agent.later(self._interrupt)
+            return
+        self._interrupts -= 1
+        self._tell_keeper({"do": "interrupt"})
+
+    # From the guest
+
+    def _on_stdout(self, events: int) -> None:
+        self._read_output(STDOUT)
+
+    def _on_stderr(self, events: int) -> None:
+        self._read_output(STDERR)
+
+    def _read_output(self, part: int) -> bool:
+        """Read once, if there is room; return whether there was anything."""
+        descriptor = self._outputs.get(part)
+        if descriptor is None or self._room[part] <= 0:
+            return False
+        try:
+            data = os.read(descriptor, min(self._room[part], frames.PIECE))
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._agent.watch(descriptor, 0, lambda events: None)
+            os.close(descriptor)
+            del self._outputs[part]
+            return False
+        self._give(part, data)
+        return True
+
+    def _read_channel(self) -> bool:
+        for part in _OUTPUTS:
+            while self._read_output(part):
+                pass
+        if any(self._room[part] <= 0 for part in self._outputs):
+            self.listen()
+            return False  # there may be more that was printed before
+        room = min(self._room[CHANNEL], frames.PIECE)
+        if room <= 0:
+            return False
+        try:
+            data = self._channel.recv(room)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._agent.watch(self._channel.fileno(), 0, self._on_channel)
+            self._channel_open = False
+            self._channel.close()
+            self._agent.send(frames.pack(frames.END, self.stream, CHANNEL))
+            return False
+        self._give(CHANNEL, data)
+        return True
+
+    def _give(self, part: int, data: bytes) -> None:
+        self._room[part] -= len(data)
+        self._agent.send(frames.pack(frames.DATA, self.stream, part, data))
+        if self._room[part] <= 0:
+            self.listen()
+
+    # Its end
+
+    def _tell_keeper(self, message: Dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it has ended, which is read where it says so
+            self.control.send(json.dumps(message).encode() + b"\n")
+
+    def _hear_keeper(self) -> None:
+        try:
+            data = self.control.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._words = (self._words + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "up" in message:
+                self._is_up = True
+            else:
+                self._ended = message
+        if data and self._ended is None:
+            return
+        self._agent.watch(self.control.fileno(), 0, lambda events: None)
+        self.control.close()
+        if self._ended is None:
+            self.was_orphaned = self._is_up and self.stream != 0
+            self._ended = _KILLED if self._is_up else _NOT_MADE
+        if self.stream == 0:  # it was still waiting for a program
+            self._close()
+        else:
+            self._finish_if_ended()
+
+    def go_on(self) -> None:
+        """Go on with what had to wait since the host had too much to take."""
+        self.listen()
+        self._finish_if_ended()
+
+    def _finish_if_ended(self) -> None:
+        """Say that the run is over, when nothing of it is left to be read, or nobody wants that any more."""
+        if self._ended is None or self._finished or self.stream == 0:
+            return
+        # Not until the end of each pipe, which another run's program could hold open.
+        can_read = not self._agent.is_full and all(self._room[part] > 0 for part in (*self._outputs, CHANNEL))
+        if can_read:
+            went_on = self._read_output(STDOUT) | self._read_output(STDERR)
+            if (self._channel_open and self._read_channel()) or went_on:
+                self._agent.soon(self._finish_if_ended)
+                return
+        elif not self._killed:
+            return
+        self._finished = True
+        self._agent.send(frames.pack_json(frames.ENDED, self.stream, self._ended))
+        self._close()
+
+    def _close(self) -> None:
+        self._finished = True
+        for descriptor in self._outputs.values():
+            self._agent.watch(descriptor, 0, lambda events: None)
+            os.close(descriptor)
+        self._outputs = {}
+        if self._channel_open:
+            self._channel_open = False
+            self._agent.watch(self._channel.fileno(), 0, self._on_channel)
+            self._channel.close()
+        self._close_stdin()
+        self._interrupts = 0
+        self._agent.over(self)
+
+
+def _unread(sock: socket.socket) -> bool:
+    try:
+        return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder) > 0
+    except OSError:  # a system that cannot tell
+        return False

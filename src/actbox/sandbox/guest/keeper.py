@@ -1,0 +1,210 @@
+"""The keeper of one run: the parent of its guest, and of all that the guest leaves behind.
+
+It says over its control socket how the guest ended, once nothing is left below it. Commands are lines of JSON:
+`{"do": "interrupt"}`, `{"do": "kill"}`, and `{"watch": {...}}` with the limits that no kernel mechanism holds here for
+a whole tree. When the control socket is closed, the keeper ends the run and itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+
+from . import descendants
+from .main import main as be_guest_main
+from .prctl import become_subreaper, end_with_parent, set_dumpable, set_name
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional, Tuple
+
+# How often the tree is looked at, in milliseconds: less and less often.
+_FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 250
+_REAP_MS = 5
+_CHANNEL = 3
+_MIB = 2**20
+# Where a control group of memory tells how often it had to end a process: version 2, then version 1.
+_GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
+
+
+def keep(control: int, channel: int, stdout: int, stderr: int) -> NoReturn:
+    """Fork the guest and keep it until it has ended; never returns."""
+    set_name("actbox-keeper")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(signal.SIGKILL)
+    become_subreaper()
+    os.setsid()
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    first = os.fork()
+    if first == 0:
+        _be_guest(channel, stdout, stderr)
+    signal.set_wakeup_fd(wake)
+    for descriptor in (channel, stdout, stderr):
+        os.close(descriptor)
+    os._exit(_Keeper(first, socket.socket(fileno=control), woken).live())
+
+
+def _be_guest(channel: int, stdout: int, stderr: int) -> NoReturn:
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        end_with_parent(signal.SIGKILL)
+        os.setsid()
+        set_name("actbox-guest")
+        null = os.open("/dev/null", os.O_RDONLY)
+        own = [_above(descriptor) for descriptor in (null, stdout, stderr, channel)]
+        for number, descriptor in enumerate(own):
+            os.dup2(descriptor, number, inheritable=number < _CHANNEL)
+        close_from(_CHANNEL + 1)
+        _be_first_to_go()
+        set_dumpable(True)  # so that it can read its own /proc/self, as every process can
+    except BaseException as error:
+        sys.stderr.write("a guest could not begin: %s\n" % error)
+        os._exit(125)
+    be_guest_main(_CHANNEL)
+
+
+def _above(descriptor: int) -> int:
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
+
+
+def close_from(lowest: int) -> None:
+    """Close every descriptor from a number on."""
+    try:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+    except (OSError, ValueError):
+        highest = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 65536)
+    os.closerange(lowest, highest + 1)
+
+
+def _be_first_to_go() -> None:
+    """Where memory ends, the kernel is to end a program rather than what keeps it."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass  # no Linux, or one that does not let us
+
+
+class _Keeper:
+    def __init__(self, first: int, control: socket.socket, woken: int) -> None:
+        self._first = first
+        self._control = control
+        self._woken = woken
+        self._words = b""
+        self._ended: Optional[Tuple[int, float, int]] = None
+        self._limit = ""
+        self._watched: Dict[str, float] = {}
+        self._look_ms = _FIRST_LOOK_MS
+        self._ends_before = _ends_for_memory()
+
+    def live(self) -> int:
+        self._control.sendall(b'{"up": true}\n')
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while self._ended is None:
+            for descriptor, _ in poll.poll(self._look_ms if self._watched else None):
+                if descriptor != self._woken:
+                    self._hear()
+                else:
+                    os.read(self._woken, 4096)
+            self._reap()
+            if self._watched and self._ended is None:
+                self._look()
+        self._end_all()
+        self._tell()
+        return 0
+
+    def _hear(self) -> None:
+        data = self._control.recv(65536)
+        if not data:
+            self._end_all()
+            os._exit(1)
+        *lines, self._words = (self._words + data).split(b"\n")
+        for line in lines:
+            message: Dict[str, Any] = json.loads(line)
+            if message.get("do") == "interrupt":
+                if self._ended is None:
+                    os.kill(self._first, signal.SIGINT)
+            elif message.get("do") == "kill":
+                self._reap()
+                self._end_all()
+            else:
+                self._watched = message["watch"]
+
+    def _reap(self) -> bool:
+        """Take in what has ended; return whether anything is left."""
+        while True:
+            try:
+                process, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not process:
+                return True
+            if process == self._first:
+                self._ended = status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+
+    def _look(self) -> None:
+        self._look_ms = min(self._look_ms + 10, _LAST_LOOK_MS)
+        memory, seconds = descendants.used_by(os.getpid())
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        most = self._watched.get("memory_mib")
+        if most is not None and memory > most * _MIB:
+            self._stop("memory_mib")
+        most = self._watched.get("cpu_seconds")
+        if most is not None and seconds + ended.ru_utime + ended.ru_stime > most:
+            self._stop("cpu_seconds")
+
+    def _stop(self, limit: str) -> None:
+        self._limit = self._limit or limit
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """End the tree, and return when nothing of it is left."""
+        descendants.end_below(os.getpid())
+        if not descendants.HAS_PROC and self._ended is None:
+            os.killpg(self._first, signal.SIGKILL)
+        while self._reap():
+            select.select([], [], [], _REAP_MS / 1000)
+            descendants.end_below(os.getpid())
+
+    def _tell(self) -> None:
+        assert self._ended is not None
+        status, seconds, rss = self._ended
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        if number == signal.SIGKILL and not self._limit and _ends_for_memory() > self._ends_before:
+            self._limit = "memory_mib"
+        told = {
+            "exit_code": None if number is not None else os.WEXITSTATUS(status),
+            "signal": number,
+            "limit": self._limit,
+            "cpu_ms": seconds * 1000,
+            "max_rss_bytes": rss * (1 if sys.platform == "darwin" else 1024),
+            "failure": "",
+        }
+        with contextlib.suppress(OSError):  # the agent has gone: nobody is left to be told
+            self._control.sendall(json.dumps(told).encode() + b"\n")
+
+
+def _ends_for_memory() -> int:
+    for path, word in _GROUPS:
+        try:
+            with open(path) as file:
+                for line in file:
+                    if line.split()[0] == word:
+                        return int(line.split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+    return 0

@@ -1,0 +1,90 @@
+"""The process that guests are forked from: it has imported what programs need, and has never seen a program's data.
+
+For each request over its socket, with the descriptors of a run, it forks a keeper, which forks the guest.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import socket
+
+from . import descendants
+from .keeper import close_from, keep
+from .prctl import become_subreaper, end_with_parent, set_name
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import List, NoReturn, Sequence, Set
+
+# What is asked: a run with four descriptors, or an end of all that keepers which were killed have left.
+MAKE, SWEEP = b"m", b"s"
+
+
+def serve(sock: socket.socket, preload: Sequence[str], variables: dict) -> NoReturn:  # type: ignore[type-arg]
+    """Fork keepers as they are asked for; never returns."""
+    set_name("actbox-zygote")
+    end_with_parent(signal.SIGKILL)
+    os.setsid()
+    become_subreaper()
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(null, number)
+    kept = os.dup2(sock.fileno(), 3, inheritable=False)
+    sock.detach()
+    sock = socket.socket(fileno=kept)
+    close_from(4)
+    os.environ.clear()
+    os.environ.update(variables)
+    warnings = _import_all(preload)
+    gc.collect()
+    gc.freeze()
+    sock.sendall("\n".join([*warnings, "", ""]).encode("utf-8", "replace"))
+    keepers: Set[int] = set()
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(sock, 1, 4)
+        keepers -= _reap()
+        if not data:
+            descendants.end_below(os.getpid())
+            os._exit(0)
+        if data == SWEEP:
+            for orphan in descendants.below(os.getpid()):
+                if not any(orphan == keeper or orphan in descendants.below(keeper) for keeper in keepers):
+                    os.kill(orphan, signal.SIGKILL)
+            continue
+        try:
+            keeper = os.fork()
+        except OSError:  # no more processes: the agent sees that nobody holds the other ends
+            keeper = -1
+        if keeper == 0:
+            sock.close()
+            keep(*descriptors)
+        if keeper > 0:
+            keepers.add(keeper)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _import_all(names: Sequence[str]) -> List[str]:
+    """Import modules; return a sentence for each that could not be imported."""
+    warnings = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # one that calls sys.exit() too
+            warnings.append(" ".join(("preloading %s failed: %s: %s" % (name, type(error).__name__, error)).split()))
+    return warnings
+
+
+def _reap() -> Set[int]:
+    ended: Set[int] = set()
+    while True:
+        try:
+            process, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if not process:
+            return ended
+        ended.add(process)

@@ -1,0 +1,180 @@
+"""An agent that runs elsewhere, seen from the host: started by a command, and asked for guests and files."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from actbox.core.errors import FileError, SandboxUnavailable
+from actbox.sandbox.guest.agent_boot import BOOT, boot_message, own_modules
+from actbox.sandbox.workspace import Workspace
+
+from .connection import Connection
+from .files import ask
+from .guest import RemoteGuest
+from .workspace import RemoteWorkspace
+
+START_SECONDS: Final = 60.0
+_END_SECONDS = 2.0
+_MOST_WARNINGS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """What an agent is to be."""
+
+    workspace: str = ""
+    """The folder there that is the workspace, which must exist; where none is said, the agent makes one for itself."""
+    preload: tuple[str, ...] = ()
+    """Modules that it imports before it forks guests."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of every guest."""
+    keep_variables: bool = False
+    """Whether guests have the variables too that the agent was started with."""
+    alone: bool = False
+    """Whether whatever runs there as the same user, and lies in `/tmp`, is its own to end and to remove."""
+
+
+def agent_arguments(python: str) -> list[str]:
+    """Return the command line that makes a Python interpreter an agent."""
+    return [python, "-I", "-B", "-X", "utf8", "-c", BOOT]
+
+
+class Agent:
+    """A live agent. Methods may be called in any thread, `start_guest` where an event loop runs."""
+
+    @classmethod
+    def start(cls, command: Sequence[str], config: AgentConfig, *, seconds: float = START_SECONDS) -> Agent:
+        """Start a command whose standard input and output are to be an agent's, and wait until it is one. Blocks.
+
+        The command ends with what `agent_arguments` returns, however that gets there. Raises `SandboxUnavailable` with
+        what it said where it is none after so many seconds.
+        """
+        try:
+            process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise SandboxUnavailable(f"{command[0]} cannot be started: {error.strerror}") from error
+        return cls(process, config, seconds)
+
+    def __init__(self, process: subprocess.Popen[bytes], config: AgentConfig, seconds: float) -> None:
+        """See `start`."""
+        assert process.stdin and process.stdout and process.stderr
+        self._process = process
+        told = {
+            "workspace": config.workspace,
+            "preload": list(config.preload),
+            "variables": dict(config.variables),
+            "keep_variables": config.keep_variables,
+            "alone": config.alone,
+        }
+        hello: Future[dict[str, Any]] = Future()
+        self._connection = Connection(
+            _take(process.stdout),
+            _take(process.stdin),
+            _take(process.stderr),
+            boot_message(own_modules(), told),
+        )
+
+        def begun(said: dict[str, Any]) -> None:
+            if not hello.done():
+                hello.set_result(said)
+
+        def over(why: str) -> None:
+            with contextlib.suppress(InvalidStateError):  # it had begun
+                hello.set_exception(SandboxUnavailable(why))
+
+        self._connection.on_hello = begun
+        self._connection.on_over = over
+        if self._connection.is_over:
+            over("the agent has ended")
+        try:
+            said = hello.result(seconds)
+        except (SandboxUnavailable, FutureTimeout) as error:
+            why = f"it did not answer within {seconds:g} seconds" if isinstance(error, FutureTimeout) else str(error)
+            self.close()
+            raise SandboxUnavailable(
+                f"no agent could be started: {'; '.join(filter(None, [why, self.said]))}"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+        self.python: tuple[int, ...] = tuple(part for part in said.get("python", ()) if type(part) is int)[:3]
+        """The version of its interpreter."""
+        self.platform = str(said.get("platform", ""))[:50]
+        """`sys.platform` there."""
+        self.workspace_path = str(said.get("workspace", ""))[:4096]
+        """Where the workspace lies there."""
+        self.warnings: tuple[str, ...] = tuple(str(line)[:1000] for line in said.get("warnings", ())[:_MOST_WARNINGS])
+        """A sentence for each module of the preload list that could not be imported."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it answers still."""
+        return not self._connection.is_over
+
+    @property
+    def said(self) -> str:
+        """The last that it, or what carries it, said on standard error."""
+        return self._connection.said[-1000:]
+
+    @property
+    def connection(self) -> Connection:
+        """The connection to it. Raises `FileError` where it has ended."""
+        if self._connection.is_over:
+            raise FileError(errno.EIO, "the sandbox's agent has ended")
+        return self._connection
+
+    def start_guest(self, stdin: bytes = b"", watch: Mapping[str, float] | None = None) -> RemoteGuest:
+        """Start a guest that waits for its first message. Returns at once; where the agent has ended, so has the guest.
+
+        `watch` are limits of the whole tree that its keeper looks after: `memory_mib` and `cpu_seconds`.
+        """
+        return RemoteGuest(self._connection, stdin, watch or {})
+
+    def workspace(
+        self,
+        root: str,
+        *,
+        most_mib: int,
+        input_folder: Workspace | None = None,
+        is_quiet: Callable[[], bool] = lambda: False,
+    ) -> RemoteWorkspace:
+        """Return its files, for as long as it lives. See `RemoteWorkspace`."""
+        return RemoteWorkspace(
+            lambda: self.connection, root, most_mib=most_mib, input_folder=input_folder, is_quiet=is_quiet
+        )
+
+    def empty(self) -> None:
+        """Remove all files of the workspace, but its folders `input` and `output`. Blocks. Raises `OSError`."""
+        ask(self.connection, {"op": "empty", "kept": ["input", "output"]}, most=0)
+
+    def close(self) -> None:
+        """End it with all its guests, and wait for that. Blocks; a second call does nothing."""
+        self._connection.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+
+
+def _take(file: Any) -> int:
+    """Take a pipe's descriptor from the object that has it."""
+    descriptor = os.dup(file.fileno())
+    file.close()
+    return descriptor

@@ -1,0 +1,218 @@
+"""The thread that carries frames between this process and one agent."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from actbox.sandbox.guest import frames
+
+_READ_BYTES = 256 * 1024
+# As much waits to be written to the agent; beyond it nothing more is read for it from runs and callers.
+_MOST_UNSENT = 512 * 1024
+_MOST_WORDS = 8 * 1024
+
+
+class Stream(Protocol):
+    """One guest or one file operation, as the connection knows it. Called in the connection's thread."""
+
+    def hear(self, kind: int, part: int, payload: bytes) -> None:
+        """Take in a frame. Raises `FrameError` for one that makes no sense."""
+
+    def go_on(self) -> None:
+        """Go on with sending, which had to wait."""
+
+    def lost(self, why: str, broke_rules: bool) -> None:
+        """There is no agent any more."""
+
+
+class Connection:
+    """Frames over two pipes. It ends when the agent's output does, when that breaks the rules, or when it is closed."""
+
+    def __init__(self, reading: int, writing: int, words: int, first: bytes) -> None:
+        """Take over the descriptors; `words` is the agent's standard error. `first` is sent before any frame."""
+        self._reading, self._writing, self._words = reading, writing, words
+        self._parser = frames.FrameParser()
+        self._streams: dict[int, Stream] = {}
+        self._numbers = itertools.count(1)
+        self._unsent: deque[memoryview] = deque([memoryview(first)])
+        self._unsent_bytes = len(first)
+        self._calls: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._said = b""
+        self.on_hello: Callable[[dict[str, Any]], None] = lambda hello: None
+        self.on_over: Callable[[str], None] = lambda why: None
+        self._woken, self._wake = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        for descriptor in (reading, writing, words, self._woken, self._wake):
+            os.set_blocking(descriptor, False)
+        self._is_writing = False
+        self._selector.register(reading, selectors.EVENT_READ, lambda events: self._receive())
+        self._selector.register(words, selectors.EVENT_READ, lambda events: self._hear_words())
+        self._selector.register(self._woken, selectors.EVENT_READ, lambda events: self._take_calls())
+        self.thread = threading.Thread(target=self._live, name="actbox-agent", daemon=True)
+        self.thread.start()
+
+    @property
+    def said(self) -> str:
+        """The last that the agent, or whatever carries it, said on standard error."""
+        return self._said.decode("utf-8", "replace").strip()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._is_over
+
+    def add(self, stream: Stream) -> int:
+        """Give a stream a number; of one that comes too late, `lost` is called soon."""
+        number = next(self._numbers)
+
+        def add() -> None:
+            self._streams[number] = stream
+
+        self.soon(add, lambda: stream.lost("the agent has ended", False))
+        return number
+
+    def soon(self, call: Callable[[], None], otherwise: Callable[[], None] = lambda: None) -> None:
+        """Have a function called in the connection's thread, or `otherwise` here where that has ended.
+
+        In any thread.
+        """
+        with self._lock:
+            if not self._is_over:
+                self._calls.append(call)
+                if len(self._calls) == 1:
+                    with contextlib.suppress(BlockingIOError):
+                        os.write(self._wake, b"x")
+                return
+        otherwise()
+
+    def close(self) -> None:
+        """End the connection and wait for its thread. In any other thread; a second call does nothing."""
+        self.soon(lambda: self._end("the sandbox was stopped", False))
+        if threading.current_thread() is not self.thread:
+            self.thread.join()
+
+    # In the connection's thread
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the agent has so much to take that nothing more is to be read for it now."""
+        return self._unsent_bytes >= _MOST_UNSENT
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame when the agent takes it."""
+        self._unsent.append(memoryview(frame))
+        self._unsent_bytes += len(frame)
+
+    def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
+        """Have a function called when something of these happens to a descriptor; none with no events."""
+        if self._is_over:  # what closes a descriptor now need not say so first
+            return
+        known = self._selector.get_map().get(descriptor)
+        if known is None:
+            if events:
+                self._selector.register(descriptor, events, call)
+        elif not events:
+            self._selector.unregister(descriptor)
+        elif known.events != events:
+            self._selector.modify(descriptor, events, call)
+
+    def forget(self, number: int) -> None:
+        """Take in nothing more of a stream."""
+        self._streams.pop(number, None)
+
+    def _live(self) -> None:
+        try:
+            self._flush()
+            while not self._is_over:
+                for key, events in self._selector.select():
+                    if key.fd in self._selector.get_map() and not self._is_over:  # as what came before it left it
+                        key.data(events)
+                self._flush()
+        except frames.FrameError as error:
+            self._end(f"the agent broke the rules of its connection: {error}", True)
+        except BaseException as error:
+            self._end(f"the connection to the agent failed: {type(error).__name__}: {error}", False)
+            raise
+        finally:
+            for descriptor in (self._reading, self._writing, self._words, self._woken, self._wake):
+                os.close(descriptor)
+            self._selector.close()
+
+    def _take_calls(self) -> None:
+        os.read(self._woken, 4096)
+        with self._lock:
+            calls, self._calls = self._calls, deque()
+        for call in calls:
+            call()
+
+    def _receive(self) -> None:
+        try:
+            data = os.read(self._reading, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._hear_words()
+            self._end("the agent has ended", False)
+            return
+        for kind, part, number, payload in self._parser.feed(data):
+            if kind == frames.HELLO:
+                self.on_hello(frames.json_of(payload))
+                continue
+            stream = self._streams.get(number)
+            if stream is not None:  # else it is over already, and this came too late
+                stream.hear(kind, part, payload)
+
+    def _hear_words(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            data = os.read(self._words, _MOST_WORDS)
+            if not data:
+                self.watch(self._words, 0, lambda events: None)
+            self._said = (self._said + data)[-_MOST_WORDS:]
+
+    def _flush(self) -> None:
+        if self._is_over:
+            return
+        was_full = self.is_full
+        while self._unsent:
+            piece = self._unsent[0]
+            try:
+                sent = os.write(self._writing, piece)
+            except BlockingIOError:
+                break
+            except OSError:  # it reads no more; what it said last is read still
+                self._unsent.clear()
+                self._unsent_bytes = 0
+                break
+            self._unsent_bytes -= sent
+            if sent < len(piece):
+                self._unsent[0] = piece[sent:]
+                break
+            self._unsent.popleft()
+        if bool(self._unsent) != self._is_writing:
+            self._is_writing = not self._is_writing
+            self.watch(self._writing, selectors.EVENT_WRITE if self._is_writing else 0, lambda events: None)
+        if was_full and not self.is_full:
+            for stream in list(self._streams.values()):
+                stream.go_on()
+
+    def _end(self, why: str, broke_rules: bool) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+            calls, self._calls = self._calls, deque()
+        for call in calls:  # streams that were just added are lost with the others
+            call()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.lost(why, broke_rules)
+        self.on_over(why)

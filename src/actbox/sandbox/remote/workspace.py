@@ -1,0 +1,269 @@
+"""The files of a sandbox that an agent has: every step is its own, so that no link leads anybody out of there.
+
+`/input` may lie on the host all the same: a folder that the sandbox shows read-only, and that the host writes to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, Literal, cast, get_args
+
+from actbox.core.errors import FileError, InvalidValue, SandboxStopped
+from actbox.core.limits import Limits
+from actbox.core.result import Artifact
+from actbox.sandbox.artifacts import MADE_ANEW, Candidate, choose
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.contract import FileInfo
+from actbox.sandbox.left_out import LeftOut, shown
+from actbox.sandbox.workspace import Workspace, names_below, told
+
+from .connection import Connection
+from .files import ask, begin, lines_of
+
+_MIB = 2**20
+# What a list of files may have, paths and all.
+_MOST_LISTED = 64 * _MIB
+_Kind = Literal["file", "folder", "link", "other"]
+
+
+class RemoteWorkspace:
+    """A `Storage` at an agent. `most_mib` is what one file may have, so that no agent takes more of our memory."""
+
+    def __init__(
+        self,
+        connection: Callable[[], Connection],
+        root: str,
+        *,
+        most_mib: int,
+        input_folder: Workspace | None = None,
+        is_quiet: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`connection` gives the one to the agent that is there now; it raises `FileError` where there is none.
+
+        `input_folder` is the host's own folder that programs see at `input`, whose paths begin with `input/`.
+        `is_quiet` tells whether no program can be at the files now.
+        """
+        self.root = root
+        self._connection = connection
+        self._most = most_mib * _MIB
+        self._input = input_folder
+        self._is_quiet = is_quiet
+        self._closed = False
+        self._marks = itertools.count(1)
+        self._lock = threading.Lock()
+        self._changes = 0
+        self._known_empty_at = 0
+        """What `_changes` was when there was nothing in `output`; in a new workspace there is nothing."""
+
+    def close(self) -> None:
+        """Refuse what comes later."""
+        self._closed = True
+        if self._input is not None:
+            self._input.close()
+
+    def trace(self) -> object:
+        """Return `None`: to ask would take its time."""
+        return None
+
+    def read(self, path: str) -> bytes:
+        """Return a regular file's content."""
+        names = self._names(path)
+        with told(path):
+            return self._read(names, self._most)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace a file at once."""
+        names = self._names(path)
+        if (mine := self._at_input(names)) is not None:
+            mine.write(path, data)
+            return
+        self._touch()
+        with told(path):
+            self._ask({"op": "write", "path": names}, content=data)
+
+    def remove(self, path: str, recursive: bool) -> None:
+        """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
+        names = self._names(path)
+        if not names:
+            raise InvalidValue("the workspace itself cannot be removed; stop() does that")
+        if (mine := self._at_input(names)) is not None:
+            mine.remove(path, recursive)
+            return
+        self._touch()
+        with told(path):
+            self._ask({"op": "remove", "path": names, "recursive": recursive})
+
+    def list(self, path: str, recursive: bool) -> list[FileInfo]:
+        """Return the entries of a folder, sorted by path."""
+        names = self._names(path)
+        with told(path):
+            _, data = self._ask({"op": "list", "path": names, "recursive": recursive}, most=_MOST_LISTED)
+            return sorted(map(_info, lines_of(data)), key=lambda entry: entry.path)
+
+    def stat(self, path: str) -> FileInfo:
+        """Describe one entry."""
+        names = self._names(path)
+        with told(path):
+            return _info(self._ask({"op": "stat", "path": names})[0])
+
+    def make_dir(self, path: str) -> None:
+        """Make a folder and its parents."""
+        names = self._names(path)
+        if (mine := self._at_input(names)) is not None:
+            mine.make_dir(path)
+            return
+        self._touch()
+        with told(path):
+            self._ask({"op": "make_dir", "path": names})
+
+    def move(self, source: str, target: str) -> None:
+        """Rename within the workspace; into and out of an input folder of the host's own only files go."""
+        names, other = self._names(source), self._names(target)
+        ours = self._at_input(names), self._at_input(other)
+        if ours == (None, None):
+            self._touch()
+            with told(source):
+                self._ask({"op": "move", "path": names, "target": other})
+        elif None not in ours:
+            assert self._input is not None
+            self._input.move(source, target)
+        elif self.stat(source).kind != "file":
+            raise FileError(errno.EXDEV, f"{source}: only files can be moved into /input and out of it")
+        else:
+            self.write(target, self.read(source))
+            self.remove(source, False)
+
+    def mark_output(self, limits: Limits) -> RemoteOutput:
+        """Have the agent note what lies in `output` now."""
+        number = next(self._marks)
+        made_anew, _ = self._ask({"op": "mark", "marks": number})
+        self._touch()
+        return RemoteOutput(self, number, limits, [MADE_ANEW] if made_anew is True else [])
+
+    def mark_empty_output(self, limits: Limits) -> RemoteOutput | None:
+        """Do so without asking, where nothing was done since it was empty."""
+        with self._lock:
+            if self._closed or self._changes != self._known_empty_at:
+                return None
+            self._changes += 1  # the run that now begins may do something
+        return RemoteOutput(self, 0, limits, [])
+
+    def collected(self, changes: int, is_empty: bool) -> None:
+        """Note what was seen in `output` when it was collected from; `changes` is what they were when that began."""
+        with self._lock:
+            if is_empty and self._changes == changes and self._is_quiet():
+                self._known_empty_at = changes
+
+    @property
+    def changes(self) -> int:
+        """How often something was done that may have changed `output`."""
+        return self._changes
+
+    def begin(self, request: dict[str, Any], most: int = 0) -> Future[tuple[Any, bytes]]:
+        """Begin an operation of the agent's. Raises `FileError`."""
+        return begin(self._connection(), request, most=most)
+
+    def read_output(self, path: str, most: int) -> bytes:
+        """Return at most so much of a file below `output`. Raises `OSError`."""
+        return self._read(("output", *path.split("/")), most)
+
+    def _read(self, names: tuple[str, ...], most: int) -> bytes:
+        return self._ask({"op": "read", "path": names, "most": most}, most=most)[1]
+
+    def _touch(self) -> None:
+        with self._lock:
+            self._changes += 1
+
+    def _names(self, path: str) -> tuple[str, ...]:
+        if self._closed:
+            raise SandboxStopped("the sandbox was stopped meanwhile")
+        return names_below(self.root, path)
+
+    def _at_input(self, names: tuple[str, ...]) -> Workspace | None:
+        return self._input if names[:1] == ("input",) and self._input is not None else None
+
+    def _ask(self, request: dict[str, Any], *, content: bytes = b"", most: int = 0) -> tuple[Any, bytes]:
+        return ask(self._connection(), request, content=content, most=most)
+
+
+class RemoteOutput:
+    """An `Output` whose marks the agent keeps, under a number; 0 where there was nothing to mark."""
+
+    def __init__(self, workspace: RemoteWorkspace, number: int, limits: Limits, warnings: list[str]) -> None:
+        self._workspace = workspace
+        self._number = number
+        self._limits = limits
+        self._warnings = warnings
+        self._collected = False
+
+    async def collect_if_any(self) -> tuple[list[Artifact], list[str]]:
+        """Ask what is new or changed, and for each that may be an artifact."""
+        self._collected = True
+        changes = self._workspace.changes
+        try:
+            asked = self._workspace.begin({"op": "collect", "marks": self._number}, _MOST_LISTED)
+            told, data = await asyncio.wrap_future(asked)
+        except OSError as error:
+            return [], [*self._warnings, f"output/ was not collected: {error.strerror or error}"]
+        left_out, end, is_empty = _outcome_of(told)
+        self._workspace.collected(changes, is_empty)
+        if is_empty:
+            return [], self._warnings
+        return await run_blocking(self._read_all, data, left_out, end)
+
+    def close(self) -> None:
+        """Have the agent forget its marks, where nothing was collected."""
+        if self._number and not self._collected:
+            self._collected = True
+            with contextlib.suppress(OSError):  # the agent has gone, and its marks with it
+                self._workspace.begin({"op": "forget", "marks": self._number})
+
+    def _read_all(self, data: bytes, left_out: LeftOut, end: str) -> tuple[list[Artifact], list[str]]:
+        artifacts = choose(self._candidates(data), self._limits, left_out)
+        if end:
+            left_out.end(end)
+        return artifacts, [*self._warnings, *left_out.warnings()]
+
+    def _candidates(self, data: bytes) -> Iterator[Candidate]:
+        for entry in lines_of(data):
+            if type(entry) is not list or [type(part) for part in entry] != [str, int]:
+                raise FileError(errno.EPROTO, "the agent's list of the output makes no sense")
+            path, size = entry
+            if ".." in path.split("/"):
+                raise FileError(errno.EPROTO, "the agent's list of the output has a path that leads out of it")
+            yield Candidate(
+                path,
+                size if size >= 0 else None,
+                lambda most, path=path: self._workspace.read_output(path, most),  # type: ignore[misc]
+            )
+
+
+def _outcome_of(told: object) -> tuple[LeftOut, str, bool]:
+    """Return what a collection left out, why it ended early, and whether there was nothing at all."""
+    left_out = LeftOut()
+    if not isinstance(told, dict) or type(told.get("empty")) is not bool:
+        return left_out, "output/ was not collected: the agent's answer makes no sense", False
+    for path in told.get("left_out") or ():
+        if isinstance(path, str):
+            left_out.add(f"output/{shown(path)} is nested too deeply and was not collected")
+    end = told.get("end")
+    return left_out, end[:500] if isinstance(end, str) else "", told["empty"]
+
+
+def _info(entry: object) -> FileInfo:
+    if isinstance(entry, (list, tuple)) and len(entry) == 4:
+        path, kind, size, modified = entry
+        if (
+            isinstance(path, str)
+            and kind in get_args(_Kind)
+            and type(size) is int
+            and isinstance(modified, (int, float))
+        ):
+            return FileInfo(path=path, kind=cast(_Kind, kind), size=size, modified=float(modified))
+    raise FileError(errno.EPROTO, "the agent's description of a file makes no sense")
