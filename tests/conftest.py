@@ -71,10 +71,20 @@ def why_no_namespaces() -> str:
 
 
 # Those that need what a fresh machine has not: `make test-engines` installs it.
+<<<<<<< HEAD
 INSTALLED_APART = frozenset({"container", "hyperlight"})
 
 
 @pytest.fixture(params=FULL_CPYTHON)
+=======
+INSTALLED_APART = frozenset({"container"})
+ENGINES_TO_TEST = [
+    pytest.param(name, marks=pytest.mark.engines) if name in INSTALLED_APART else name for name in FULL_CPYTHON
+]
+
+
+@pytest.fixture(params=ENGINES_TO_TEST)
+>>>>>>> 3a54549 (Run programs in containers, as forks of a warm interpreter)
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and runs Python, in which the suite's programs are."""
     found = engine_check(request.param)

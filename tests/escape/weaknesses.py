@@ -76,7 +76,7 @@ class Weakness:
 @contextlib.contextmanager
 def _variables_given() -> Iterator[None]:
     own = {"ACTBOX_TEST_CANARY": os.environ["ACTBOX_TEST_CANARY"]}
-    with mock.patch.dict(nursery._VARIABLES, own), mock.patch.dict(nursery._GUEST_VARIABLES, own):
+    with mock.patch.dict(nursery._VARIABLES, own), mock.patch.dict(nursery.GUEST_VARIABLES, own):
         stock.close_all()
         yield
 

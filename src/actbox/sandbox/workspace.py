@@ -43,13 +43,16 @@ class Workspace:
         owner: tuple[int, int] | None = None,
         *,
         input_descriptor: int | None = None,
+        at: tuple[str, ...] = (),
     ) -> None:
         """Take over the descriptors. `owner` is the uid and gid that new files get where they are not the host's.
 
         `input_descriptor` is the folder `input` where that lies elsewhere; the one in the workspace's place is not
-        looked at then.
+        looked at then. `at` are the names that lead to the folder from a workspace of which it is a part, as paths
+        have them.
         """
         self.root = root
+        self._at = at
         self._descriptor = descriptor
         self._input = input_descriptor
         self._owner = owner
@@ -196,7 +199,10 @@ class Workspace:
             raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
     def _parts(self, path: str) -> tuple[str, ...]:
-        return names_below(self.root, path)
+        names = names_below(self.root, path)
+        if names[: len(self._at)] != self._at:
+            raise InvalidValue(f"{path!r} does not lie below {'/'.join(self._at)}")
+        return names[len(self._at) :]
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -247,6 +253,11 @@ class Workspace:
     def _give(self, descriptor: int) -> None:
         if self._owner is not None:
             os.fchown(descriptor, *self._owner)
+
+
+def open_folder(path: str) -> int:
+    """Return a descriptor of a folder for a workspace to take over."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def names_below(root: str, path: str) -> tuple[str, ...]:

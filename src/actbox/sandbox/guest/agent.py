@@ -34,7 +34,7 @@ _MOST_UNSENT = 512 * 1024
 _READY = 1
 _REFILL_MS = 10
 _LATER_MS = 5
-_SHARED = ("/tmp", "/dev/shm", "/var/tmp")
+_SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 
 
 def main(config: Dict[str, Any]) -> NoReturn:
@@ -44,13 +44,19 @@ def main(config: Dict[str, Any]) -> NoReturn:
     if config["alone"]:
         _end_all_others()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the end of standard input says when to end
+        signal.signal(number, signal.SIG_IGN)
+    sys.path[:0] = config["paths"]
     variables = dict(os.environ) if config["keep_variables"] else {}
     variables.update(config["variables"])
     ours, theirs = socket.socketpair()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         ours.close()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         zygote.serve(theirs, config["preload"], variables)
     theirs.close()
     workspace = config["workspace"] or tempfile.mkdtemp(prefix="actbox-")
@@ -65,7 +71,7 @@ def main(config: Dict[str, Any]) -> NoReturn:
         words += piece
         if words == b"\n":
             break
-    agent = Agent(ours, workspace, alone=config["alone"])
+    agent = Agent(ours, child, workspace, alone=config["alone"], is_ours=not config["workspace"])
     agent.hello(words.decode("utf-8", "replace").split("\n"))
     agent.serve()
 
@@ -79,9 +85,12 @@ def _end_all_others() -> None:
 class Agent:
     """Carries bytes between the host and guests."""
 
-    def __init__(self, to_zygote: socket.socket, workspace: str, alone: bool) -> None:
+    def __init__(self, to_zygote: socket.socket, child: int, workspace: str, alone: bool, is_ours: bool) -> None:
+        """`child` is the zygote; `alone` is as in `AgentConfig`; a workspace that `is_ours` is removed at the end."""
         self._zygote = to_zygote
+        self._child = child
         self._alone = alone
+        self._is_ours = is_ours
         self._workspace = workspace
         self._parser = frames.FrameParser()
         self._unsent: Deque[memoryview] = deque()
@@ -285,4 +294,9 @@ class Agent:
         self._zygote.close()
         for run in [*self._runs.values(), *self._ready]:
             run.control.close()
+        os.waitpid(self._child, 0)  # which ends when nothing is left below it
+        if self._is_ours:
+            with contextlib.suppress(OSError):
+                self._tree.empty([])
+                os.rmdir(self._workspace)
         os._exit(0)

@@ -36,8 +36,6 @@ _GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory
 def keep(control: int, channel: int, stdout: int, stderr: int) -> NoReturn:
     """Fork the guest and keep it until it has ended; never returns."""
     set_name("actbox-keeper")
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent(signal.SIGKILL)
     become_subreaper()
     os.setsid()
     woken, wake = os.pipe()

@@ -13,7 +13,7 @@ import socket
 
 from . import descendants
 from .keeper import close_from, keep
-from .prctl import become_subreaper, end_with_parent, set_name
+from .prctl import become_subreaper, set_name
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MAKE, SWEEP = b"m", b"s"
 def serve(sock: socket.socket, preload: Sequence[str], variables: dict) -> NoReturn:  # type: ignore[type-arg]
     """Fork keepers as they are asked for; never returns."""
     set_name("actbox-zygote")
-    end_with_parent(signal.SIGKILL)
     os.setsid()
     become_subreaper()
     null = os.open("/dev/null", os.O_RDWR)

@@ -17,7 +17,7 @@ from .identity import GUEST_ID
 STAGE = "/sys"
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
-_ETC = (
+ETC = (
     "alternatives",
     "ca-certificates",
     "fonts",
@@ -32,7 +32,7 @@ _ETC = (
     "ssl/certs",
     "ssl/openssl.cnf",
 )
-_ETC_FILES = {
+ETC_FILES = {
     "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%d:%d:agent:/workspace:/bin/sh\n"
     % (GUEST_ID, GUEST_ID),
     "group": "root:x:0:\nagent:x:%d:\n" % GUEST_ID,
@@ -46,7 +46,7 @@ COVERED = ("/tmp", "/dev", "/proc", "/workspace")
 # What may lie at the top of an environment and holds the passwords of package indexes; an empty file is shown there.
 _HIDDEN = ("pip.conf", "uv.toml", ".pypirc", ".condarc", "condarc", ".netrc", ".env")
 _EMPTY = ("proc", "tmp", "workspace", "dev/shm", "home", "var/tmp", TREES, *FOLDERS)
-_SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 
 
 class Templates:
@@ -58,8 +58,8 @@ class Templates:
         with open(STAGE + "/empty", "w"):
             pass
         found = [path for path in environment if os.path.isdir(path)]
-        self._hidden = _hidden_in(["/usr", "/usr/local", *found])
-        self._environment = _outermost(found)
+        self._hidden = hidden_in(["/usr", "/usr/local", *found])
+        self._environment = outermost(found)
         self._made = 0
         self.late: list[tuple[str, str]] = []
         """Folders of the environment that go below what the child covers: (where they lie here, where they go)."""
@@ -72,7 +72,7 @@ class Templates:
                 _seal(place)
                 self.late.append((place, path))
         self.readable = [
-            *("/" + name for name in _SYSTEM if os.path.isdir("/" + name) and not os.path.islink("/" + name)),
+            *("/" + name for name in SYSTEM if os.path.isdir("/" + name) and not os.path.islink("/" + name)),
             *(path for path in self._environment if not path.startswith(("/usr/", "/workspace/"))),
         ]
         """Folders of the host besides `/usr` that guests see, at the same places."""
@@ -86,7 +86,7 @@ class Templates:
         for name in _EMPTY:
             os.makedirs("%s/%s" % (root, name.lstrip("/")), exist_ok=True)
         _bind_folder("/usr", root)
-        for name in _SYSTEM:
+        for name in SYSTEM:
             if os.path.islink("/" + name):
                 os.symlink(os.readlink("/" + name), "%s/%s" % (root, name))
             elif os.path.isdir("/" + name):
@@ -115,10 +115,10 @@ class Templates:
                     linux.mount(STAGE + "/empty", target, None, linux.MS_BIND, None)
 
     def _make_etc(self, root: str) -> None:
-        for name, text in _ETC_FILES.items():
+        for name, text in ETC_FILES.items():
             with open("%s/etc/%s" % (root, name), "w") as file:
                 file.write(text)
-        for name in _ETC:
+        for name in ETC:
             source = "/etc/" + name
             if os.path.isdir(source):
                 _bind_folder(source, root)
@@ -168,13 +168,13 @@ def _seal(path: str) -> None:
             linux.mount_setattr(device, 0, 0, linux.MOUNT_ATTR_NODEV)
 
 
-def _hidden_in(folders: list[str]) -> list[str]:
+def hidden_in(folders: list[str]) -> list[str]:
     """Return the paths at which there may be something to hide, and where those lead that are links."""
     paths = {"%s/%s" % (os.path.abspath(folder), name) for folder in folders for name in _HIDDEN}
     return sorted(paths | {os.path.realpath(path) for path in paths})
 
 
-def _outermost(paths: list[str]) -> list[str]:
+def outermost(paths: list[str]) -> list[str]:
     """Return the paths without those that lie below another of them."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths}):

@@ -34,6 +34,8 @@ class AgentConfig:
     """The folder there that is the workspace, which must exist; where none is said, the agent makes one for itself."""
     preload: tuple[str, ...] = ()
     """Modules that it imports before it forks guests."""
+    paths: tuple[str, ...] = ()
+    """Folders there from which it and programs can import, ahead of the interpreter's own."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of every guest."""
     keep_variables: bool = False
@@ -77,6 +79,7 @@ class Agent:
         told = {
             "workspace": config.workspace,
             "preload": list(config.preload),
+            "paths": list(config.paths),
             "variables": dict(config.variables),
             "keep_variables": config.keep_variables,
             "alone": config.alone,

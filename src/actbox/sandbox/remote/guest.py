@@ -40,6 +40,8 @@ class RemoteGuest(GuestProcess):
         self._loop = asyncio.get_running_loop()
         self._ending: Ending | None = None
         self._when_ended: list[Callable[[Ending], None]] = []
+        self.is_dismissed = False
+        """Whether its run is over, although it may not have ended quite."""
         self.sock, ours = socket.socketpair()
         try:
             self.stdout, stdout = os.pipe()
@@ -73,6 +75,7 @@ class RemoteGuest(GuestProcess):
         self._ends.tell(frames.KILL)
 
     def dismiss(self, used_ms: float) -> bool:
+        self.is_dismissed = True
         self.kill()
         return True
 

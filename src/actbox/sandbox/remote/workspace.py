@@ -157,8 +157,8 @@ class RemoteWorkspace:
     def collected(self, changes: int, is_empty: bool) -> None:
         """Note what was seen in `output` when it was collected from; `changes` is what they were when that began."""
         with self._lock:
-            if is_empty and self._changes == changes and self._is_quiet():
-                self._known_empty_at = changes
+            is_known = is_empty and self._changes == changes and self._is_quiet()
+            self._known_empty_at = changes if is_known else -1
 
     @property
     def changes(self) -> int:

@@ -39,7 +39,7 @@ _VARIABLES = {
 }
 
 # What every guest has.
-_GUEST_VARIABLES = {
+GUEST_VARIABLES = {
     "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
@@ -195,7 +195,7 @@ class Nursery:
             "environment": environment_folders(),
             "packages": package_folders(),
             "preload": preload,
-            "variables": _GUEST_VARIABLES,
+            "variables": GUEST_VARIABLES,
             "kept": bool(self._kept),
         }
         module = ""

@@ -1,0 +1,103 @@
+"""The command of Podman or Docker: found, and run as lists of arguments, never through a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actbox.core.errors import SandboxUnavailable
+
+KNOWN: Final = ("podman", "docker")
+_SECONDS = 60.0
+_MOST_SAID = 1000
+# What gVisor needs where there is neither a hypervisor nor a control group that it may use.
+_RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
+
+
+class CommandFailed(SandboxUnavailable):
+    """A command ended with another exit code than 0, or not in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One of the commands, with what goes before each subcommand."""
+
+    name: str
+    path: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def is_podman(self) -> bool:
+        """Whether it is Podman, which has options that Docker has not."""
+        return self.name == "podman"
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of a subcommand."""
+        return [self.path, *self.flags, *arguments]
+
+    def run(self, *arguments: str, seconds: float = _SECONDS, stdin: bytes = b"") -> str:
+        """Run a subcommand and return what it printed. Blocks. Raises `CommandFailed`."""
+        try:
+            done = subprocess.run(
+                self.command(*arguments), input=stdin, capture_output=True, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise CommandFailed(f"`{self.name} {arguments[0]}` did not end within {seconds:g} seconds") from None
+        except OSError as error:
+            raise CommandFailed(f"{self.path} cannot be run: {error.strerror}") from error
+        if done.returncode != 0:
+            raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {_last_words(done.stderr)}")
+        return done.stdout.decode("utf-8", "replace")
+
+    def json(self, *arguments: str, seconds: float = _SECONDS) -> Any:
+        """Run a subcommand that prints JSON, and return that. Raises `CommandFailed`."""
+        text = self.run(*arguments, seconds=seconds)
+        try:
+            return json.loads(text or "null")
+        except ValueError as error:
+            raise CommandFailed(f"`{self.name} {arguments[0]}` printed what is no JSON: {error}") from None
+
+
+def find_client(runtime: str = "", client: str = "") -> Client:
+    """Return Podman, else Docker, set to use a runtime. Raises `SandboxUnavailable` where there is neither.
+
+    `runtime` is a name such as `runc`, `runsc` or `kata`; `client` one of `podman` and `docker`.
+    """
+    wanted = (client,) if client else KNOWN
+    for name in wanted:
+        path = shutil.which(name)
+        if path is not None:
+            return Client(name, path, _flags(name, runtime))
+    raise SandboxUnavailable(f"there is no {' and no '.join(wanted)} here")
+
+
+def runtime_arguments(client: Client, runtime: str) -> Sequence[str]:
+    """Return what `run` needs to know of the runtime beside the flags: Docker knows its own by name."""
+    return ["--runtime", runtime] if runtime and not client.is_podman else []
+
+
+def _flags(name: str, runtime: str) -> tuple[str, ...]:
+    if name != "podman":
+        return ()
+    if runtime == "runsc":
+        flags = ["--runtime", shutil.which("runsc") or "runsc"]
+        for flag in _RUNSC_FLAGS:
+            flags += ["--runtime-flag", flag]
+        return tuple(flags)
+    if not runtime and not _has_unified_groups() and shutil.which("runc"):
+        runtime = "runc"  # crun, the usual one, refuses control groups of version 1 beside those of version 2
+    return ("--runtime", shutil.which(runtime) or runtime) if runtime else ()
+
+
+def _has_unified_groups() -> bool:
+    return os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+
+
+def _last_words(said: bytes) -> str:
+    lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if "level=warning" not in line]
+    return (lines[-1] if lines else "it said nothing")[:_MOST_SAID]

@@ -1,0 +1,168 @@
+"""One container: made, with an agent in it by which guests run, emptied for the next user, and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from actbox.core.limits import Limits
+from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
+
+from .client import Client, CommandFailed, runtime_arguments
+from .image import Root
+from .orphans import labels_of_this_process
+
+_MIB = 2**20
+# What the agent, and what guests are forked from, may take of memory and of processes beside programs.
+_OWN_MIB = 256
+_OWN_PROCESSES = 64
+OWN_PROCESSES: Final = 10
+"""Of the sandbox's user there are so many, or a few less, that are no program's."""
+_SHM_MIB = 64
+_MOST_OPEN_FILES = 65536
+_MOST_PROCESSES = 32768
+# No user of the host: each sandbox has one of its own, since the kernel counts processes by user.
+_USERS = range(20_000, 60_000)
+_MOST = 2**62
+
+# The first process of a container. It takes in what has no parent any more, and ends, and the container with it, when
+# it has been alone for a minute: then whoever made the container has gone.
+_FIRST = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+alone = 0
+while alone < 2 and signal.sigtimedwait([signal.SIGTERM], 30) is None:
+    others = [name for name in os.listdir('/proc') if name.isdigit() and name != '1']
+    alone = 0 if others else alone + 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What a container is to be."""
+
+    client: Client
+    runtime: str
+    root: Root
+    limits: Limits
+    mounts: tuple[str, ...]
+    """As the command takes them: `host path:path:ro`."""
+    input_points: tuple[tuple[str, bool], ...]
+    """Places below `/workspace/input` where something is mounted: (relative path, whether it is a folder)."""
+    agent: AgentConfig
+
+
+class Container:
+    """A container that runs, and the agent in it. All methods block."""
+
+    def __init__(self, build: Build) -> None:
+        """Make and start it. Raises `SandboxUnavailable`."""
+        self._build = build
+        self._lock = threading.Lock()
+        self.name = f"actbox-{os.getpid()}-{secrets.token_hex(6)}"
+        self.user = secrets.choice(_USERS)
+        self.folder = tempfile.mkdtemp(prefix="actbox-")
+        self.input_folder = f"{self.folder}/input"
+        self._agent: Agent | None = None
+        try:
+            self._make_input()
+            build.client.run(*self._arguments())
+            self.agent()
+        except BaseException:
+            self.remove()
+            raise
+
+    def agent(self) -> Agent:
+        """Return a live agent: another one where the last has ended. Raises `SandboxUnavailable`."""
+        with self._lock:
+            if self._agent is None or not self._agent.alive:
+                if self._agent is not None:
+                    self._agent.close()
+                self._agent = Agent.start(agent_command(self._build, self.name, self.user), self._build.agent)
+            return self._agent
+
+    @property
+    def live_agent(self) -> Agent | None:
+        """The agent, if it lives; does not block."""
+        agent = self._agent
+        return agent if agent is not None and agent.alive else None
+
+    def empty(self) -> None:
+        """Make it as good as new: nothing of the workspace is left. Nothing must run any more. Raises `OSError`."""
+        self.agent().empty()
+        shutil.rmtree(self.input_folder)
+        self._make_input()
+
+    def remove(self) -> None:
+        """Remove it with all that is in it; a second call does nothing."""
+        with self._lock:
+            agent, self._agent = self._agent, None
+        if agent is not None:
+            agent.close()
+        with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
+            self._build.client.run("rm", "--force", *self._at_once(), self.name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _at_once(self) -> Sequence[str]:
+        return ["--time", "0", "--volumes"] if self._build.client.is_podman else ["--volumes"]
+
+    def _make_input(self) -> None:
+        os.makedirs(self.input_folder, 0o755, exist_ok=True)
+        os.chmod(self.input_folder, 0o755)
+        for path, is_folder in self._build.input_points:
+            place = f"{self.input_folder}/{path}"
+            os.makedirs(place if is_folder else os.path.dirname(place), 0o755, exist_ok=True)
+            if not is_folder:
+                with open(place, "w"):
+                    pass
+
+    def _arguments(self) -> list[str]:
+        build, limits = self._build, self._build.limits
+        memory = limits.memory_mib + 2 * limits.workspace_mib + _SHM_MIB + _OWN_MIB
+        hard_files = _hard(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)
+        hard_processes = _hard(resource.RLIMIT_NPROC, _MOST_PROCESSES)
+        arguments = [
+            *("run", "--detach", "--rm", "--name", self.name, "--hostname", "actbox"),
+            *(part for name, value in labels_of_this_process().items() for part in ("--label", f"{name}={value}")),
+            *runtime_arguments(build.client, build.runtime),
+            *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
+            *("--user", f"{self.user}:{self.user}", "--workdir", "/", "--pull", "never", "--log-driver", "none"),
+            *("--memory", str(min(memory * _MIB, _MOST)), "--memory-swap", str(min(memory * _MIB, _MOST))),
+            *("--pids-limit", str(limits.processes + _OWN_PROCESSES)),
+            *("--ulimit", f"nofile={hard_files}:{hard_files}", "--ulimit", f"nproc={hard_processes}:{hard_processes}"),
+            *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0", "--shm-size", f"{_SHM_MIB}m"),
+            *("--entrypoint", build.root.python),
+        ]
+        for place in ("/workspace", "/tmp"):
+            arguments += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]
+        if build.client.is_podman:
+            arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
+        if limits.cpus < (os.cpu_count() or 1):
+            arguments += ["--cpus", f"{limits.cpus:g}"]
+        for host, inside in build.root.mounts:
+            arguments += ["--volume", f"{host}:{inside}:ro"]
+        arguments += ["--volume", f"{self.input_folder}:/workspace/input:ro"]
+        for mount in build.mounts:
+            arguments += ["--volume", mount]
+        return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
+
+
+def agent_command(build: Build, name: str, user: int | None) -> list[str]:
+    """Return the command that starts an agent in a container, as a user of it."""
+    who = ["--user", f"{user}:{user}"] if user is not None else []
+    return build.client.command("exec", "--interactive", *who, name, *agent_arguments(build.root.python))
+
+
+def _hard(which: int, most: int) -> int:
+    """Return the hard limit of this process, or `most`: nobody may ask for more."""
+    hard = resource.getrlimit(which)[1]
+    return most if hard == resource.RLIM_INFINITY else min(hard, most)

@@ -1,0 +1,203 @@
+"""The sandbox of the `container` engine: a container, or its own agent in one, and a fork in it for each run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
+from actbox.core.policy import Policy
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
+from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.local import GuestStart, LocalSandbox
+from actbox.sandbox.remote.agent import Agent, AgentConfig
+from actbox.sandbox.remote.guest import RemoteGuest
+from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.workspace import Workspace, open_folder
+
+from .brought import BroughtContainer
+from .client import find_client
+from .container import OWN_PROCESSES, Build, Container
+from .image import host_root, named_root
+from .orphans import reap_once
+from .spares import Spares
+from .traits import brought_traits, managed_traits
+
+# Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
+_WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
+_IMAGE_VARIABLES = {name: GUEST_VARIABLES[name] for name in GUEST_VARIABLES if name != "PATH"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is the engine's own to choose; see `open_engine`."""
+
+    image: str | None = None
+    packages: tuple[str, ...] = ()
+    runtime: str = ""
+    container: str | None = None
+    client: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("image", "container"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value or value.startswith("-")):
+                raise InvalidValue(f"{name} must be a name such as 'python:3.13', not {value!r}")
+        if not isinstance(self.runtime, str) or self.runtime.startswith("-"):
+            raise InvalidValue(f"runtime must be a name such as 'runsc', not {self.runtime!r}")
+        if self.client not in ("", "podman", "docker"):
+            raise InvalidValue(f"client must be 'podman' or 'docker', not {self.client!r}")
+        if self.container is not None and (self.image is not None or self.packages or self.runtime):
+            raise InvalidValue("a container that is there already has its own image, packages and runtime")
+
+
+class ContainerSandbox(LocalSandbox):
+    """Programs as forks of a warm interpreter in a container."""
+
+    def __init__(self, policy: Policy, options: Options, spares: Spares | None = None) -> None:
+        """Raise `Unsupported` for what a policy asks and a container does not have. `spares` are its siblings'."""
+        super().__init__(policy)
+        for name, given in (("domains", policy.domains), ("secrets", policy.secrets)):
+            if given:
+                raise Unsupported(f"the container engine cannot keep Policy.{name}; the linux engine can")
+        if any(mount.mode == "overlay" for mount in policy.mounts):
+            raise Unsupported("the container engine has no overlay mounts; the linux engine has")
+        if any(mount.mount_path == INPUT for mount in policy.mounts):
+            raise Unsupported("the container engine mounts below /input, not at it; the linux engine can do both")
+        if policy.mounts and options.container is not None:
+            raise Unsupported("nothing can be mounted in a container that is there already; the linux engine can")
+        self._options = options
+        self._is_sibling = spares is not None
+        self._spares = spares or Spares(self._make)
+        self._container: Container | BroughtContainer | None = None
+        self._active: set[RemoteGuest] = set()
+        self.traits = (
+            brought_traits(name=options.container, privileged=False, network="")
+            if options.container is not None
+            else managed_traits(runtime=options.runtime, packages="those of the host's environment")
+        )
+
+    async def _open_workspace(self) -> RemoteWorkspace:
+        if self._options.container is not None:
+            return await run_blocking(self._open_brought, self._options.container)
+        container = await run_blocking(self._spares.take)
+        self._container = container
+        self.guest_root = "/workspace"
+        own = Workspace(open_folder(container.input_folder), self.guest_root, at=("input",))
+        return self._workspace_of(container.agent(), own)
+
+    def _open_brought(self, name: str) -> RemoteWorkspace:
+        client = find_client(client=self._options.client)
+        container = self._container = BroughtContainer(client, name, self._agent_config(alone=False))
+        self.traits = brought_traits(name=name, privileged=container.is_privileged, network=container.network)
+        agent = container.agent()
+        self.guest_root = agent.workspace_path
+        return self._workspace_of(agent, None)
+
+    def _workspace_of(self, agent: Agent, own: Workspace | None) -> RemoteWorkspace:
+        self._warnings = agent.warnings
+        return RemoteWorkspace(
+            self._connection,
+            self.guest_root,
+            most_mib=self.policy.limits.workspace_mib,
+            input_folder=own,
+            is_quiet=lambda: all(guest.ended or guest.is_dismissed for guest in self._active),
+        )
+
+    def _connection(self) -> Any:
+        container = self._container
+        if container is None:
+            raise SandboxUnavailable("the sandbox was stopped meanwhile")
+        try:
+            return container.agent().connection
+        except SandboxUnavailable as error:
+            raise OSError(5, str(error)) from error
+
+    async def _close_workspace(self) -> None:
+        container, self._container = self._container, None
+        self._active.clear()
+        if isinstance(container, Container) and self._is_sibling:
+            await run_blocking(self._spares.give_back, container)
+        elif container is not None:
+            await run_blocking(container.remove)
+        if not self._is_sibling:
+            await run_blocking(self._spares.clear)
+
+    def _sibling(self) -> ContainerSandbox:
+        return ContainerSandbox(self.policy, self._options, self._spares)
+
+    def _base_variables(self) -> Mapping[str, str]:
+        return _WITHOUT_NETWORK
+
+    def _guest_limits(self) -> Mapping[str, float]:
+        limits = dict(super()._guest_limits())
+        if self._options.container is not None:
+            del limits["processes"]  # the kernel counts them by user, and there may be others of that user
+        else:
+            limits["processes"] += OWN_PROCESSES + 2 * len(self._active)
+        return limits
+
+    def _guest_at_hand(self, start: GuestStart) -> GuestProcess | None:
+        agent = self._container.live_agent if self._container is not None else None
+        return self._guest_of(agent, start) if agent is not None else None
+
+    async def _start_guest(self, start: GuestStart) -> GuestProcess:
+        container = self._container
+        if container is None:
+            raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
+        return self._guest_of(await run_blocking(container.agent), start)
+
+    def _guest_of(self, agent: Agent, start: GuestStart) -> RemoteGuest:
+        limits = self.policy.limits
+        guest = agent.start_guest(start.stdin, {"memory_mib": limits.memory_mib, "cpu_seconds": limits.cpu_seconds})
+        self._active = {known for known in self._active if not known.ended} | {guest}
+        return guest
+
+    # What a container is made of
+
+    def _make(self) -> Container:
+        options, policy = self._options, self.policy
+        client = find_client(options.runtime, options.client)
+        reap_once(client)
+        places = [_place_of(mount) for mount in policy.mounts]
+        points = tuple((path, mount.host_path.is_dir()) for path, mount in zip(places, policy.mounts, strict=True))
+        root = named_root(client, options.image, points) if options.image else host_root(client, points)
+        inputs = f"{WORKSPACE}/input/"
+        build = Build(
+            client=client,
+            runtime=options.runtime,
+            root=root,
+            limits=policy.limits,
+            mounts=tuple(
+                f"{mount.host_path}:{path}:{mount.mode}" for path, mount in zip(places, policy.mounts, strict=True)
+            ),
+            input_points=tuple(
+                (path.removeprefix(inputs), folder) for path, folder in points if path.startswith(inputs)
+            ),
+            agent=self._agent_config(alone=True, keep_variables=root.keeps_variables),
+        )
+        self.traits = dataclasses.replace(self.traits, packages=root.packages)
+        return Container(build)
+
+    def _agent_config(self, *, alone: bool, keep_variables: bool = True) -> AgentConfig:
+        return AgentConfig(
+            workspace="/workspace" if alone else "",
+            preload=self.policy.preload,
+            variables=_IMAGE_VARIABLES if keep_variables else GUEST_VARIABLES,
+            keep_variables=keep_variables,
+            alone=alone,
+        )
+
+
+def _place_of(mount: FileMount) -> str:
+    """Return where a mount goes, by the names that are no links in the container."""
+    path = mount.mount_path
+    for alias in (INPUT, OUTPUT):
+        if path.is_relative_to(alias):
+            path = PurePosixPath(WORKSPACE, alias.name, path.relative_to(alias))
+    return str(path)

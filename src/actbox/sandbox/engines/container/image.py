@@ -1,0 +1,178 @@
+"""What a container's root is: an image by name, or one that has nothing but places where the host's own is mounted."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.engines.linux.nursery import environment_folders
+from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
+
+from .client import Client, CommandFailed
+
+LABEL: Final = "io.actbox"
+_FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
+_WRITABLE = ("tmp", "workspace")
+_LINKS = {"input": "/workspace/input", "output": "/workspace/output"}
+# Where the interpreter of an image is looked for.
+_PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
+_ASK_PYTHON = "import sys; print(sys.executable); print(*sys.version_info[:2])"
+_LEAST_PYTHON = (3, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What a container is made of: an image, the host's folders that it shows read-only, and the Python in it."""
+
+    image: str
+    python: str
+    mounts: tuple[tuple[str, str], ...] = ()
+    """(host path, path inside)."""
+    keeps_variables: bool = False
+    """Whether the image says of itself which environment variables programs have."""
+    packages: str = ""
+
+
+def host_root(client: Client, points: tuple[tuple[str, bool], ...]) -> Root:
+    """Return a root that shows the host's interpreter and its packages, and `/usr`; the image is made if need be.
+
+    `points` are further places where something will be mounted: (absolute path, whether it is a folder).
+    """
+    if sys.platform != "linux":
+        raise SandboxUnavailable(f"without image= the host's own Linux interpreter is used, and this is {sys.platform}")
+    folders = [path for path in outermost(environment_folders()) if os.path.isdir(path)]
+    system = ["/usr", *(f"/{name}" for name in SYSTEM if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}"))]
+    shown = [*system, *(path for path in folders if not path.startswith("/usr/"))]
+    etc = [path for name in ETC if os.path.exists(path := f"/etc/{name}")]
+    empty = _empty_file()
+    hidden = [
+        path
+        for path in hidden_in(["/usr", "/usr/local", *folders])
+        if os.path.isfile(path) and os.path.realpath(path) == path
+    ]
+    mounts = [(path, path) for path in (*shown, *etc)] + [(empty, path) for path in hidden]
+    made = _tar([*((path, os.path.isdir(path)) for path in (*shown, *etc)), *points], _system_links())
+    return Root(_image_of(client, made), sys.executable, tuple(mounts), packages="those of the host's environment")
+
+
+def named_root(client: Client, image: str, points: tuple[tuple[str, bool], ...]) -> Root:
+    """Return a root that is an image which is there already, with the places that every sandbox has put on top of it.
+
+    Raises `SandboxUnavailable` where there is no such image or no Python in it.
+    """
+    try:
+        found = client.json("image", "inspect", image)[0]
+    except CommandFailed:
+        raise SandboxUnavailable(
+            f"there is no image {image!r} here; get it with `{client.name} pull {image}`"
+        ) from None
+    number = str(found["Id"]).removeprefix("sha256:")
+    python = _python_in(client, image, number)
+    layer = _tar(list(points), {})
+    name = f"localhost/actbox-on:{number[:12]}-{hashlib.sha256(layer).hexdigest()[:12]}"
+    if not _exists(client, name):
+        with tempfile.TemporaryDirectory(prefix="actbox-") as folder:
+            Path(folder, "layer.tar").write_bytes(layer)
+            Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\nLABEL {LABEL}=layer\n")
+            options = ["--network", "none", "--pull=never"] if client.is_podman else ["--network", "none"]
+            client.run("build", *options, "--tag", name, folder, seconds=300)
+    return Root(name, python, keeps_variables=True, packages=f"those of the image {image}")
+
+
+def _python_in(client: Client, image: str, number: str) -> str:
+    """Return the path of an image's Python."""
+    if number in _known_pythons:
+        return _known_pythons[number]
+    for candidate in _PYTHONS:
+        try:
+            said = client.run(
+                *("run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"),
+                *("--pull=never", "--entrypoint", candidate, image, "-c", _ASK_PYTHON),
+            ).splitlines()
+        except CommandFailed:
+            continue
+        if len(said) == 2 and tuple(map(int, said[1].split())) >= _LEAST_PYTHON:
+            _known_pythons[number] = said[0]
+            return said[0]
+    raise SandboxUnavailable(f"the image {image!r} has no Python {'.'.join(map(str, _LEAST_PYTHON))} or later")
+
+
+_known_pythons: dict[str, str] = {}
+
+
+def _image_of(client: Client, content: bytes) -> str:
+    """Return the name of the image with this content, which is made where there is none."""
+    name = f"localhost/actbox-host:{hashlib.sha256(content).hexdigest()[:24]}"
+    if not _exists(client, name):
+        with tempfile.NamedTemporaryFile(prefix="actbox-", suffix=".tar") as file:
+            file.write(content)
+            file.flush()
+            client.run("import", "--change", f"LABEL {LABEL}=host", file.name, name)
+    return name
+
+
+def _exists(client: Client, image: str) -> bool:
+    try:
+        client.run("image", "inspect", "--format", "{{.Id}}", image)
+    except CommandFailed:
+        return False
+    return True
+
+
+def _system_links() -> dict[str, str]:
+    return {name: os.readlink(f"/{name}") for name in SYSTEM if os.path.islink(f"/{name}")}
+
+
+def _tar(points: list[tuple[str, bool]], links: dict[str, str]) -> bytes:
+    """Return a tar file with the folders that a root needs, places for mounts, and links; always the same bytes."""
+    entries: dict[str, tuple[int, str | bytes | None]] = dict.fromkeys(_FOLDERS, (493, None))
+    entries |= dict.fromkeys(_WRITABLE, (1023, None))
+    for path, is_folder in points:
+        name = path.strip("/")
+        for parent in list(Path(name).parents)[-2::-1]:
+            entries.setdefault(str(parent), (0o755, None))
+        if not name.startswith(("workspace/", "tmp/")):  # these are made in what is mounted there
+            entries.setdefault(name, (0o755, None if is_folder else b""))
+    entries |= {name: (0o777, target) for name, target in {**links, **_LINKS}.items()}
+    if links:
+        for name, text in ETC_FILES.items():
+            entries[f"etc/{name}"] = (0o644, text.encode())
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in sorted(entries):
+            mode, content = entries[name]
+            info = tarfile.TarInfo(name)
+            info.mode = mode
+            if content is None:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            elif isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def cache_folder() -> Path:
+    """Return the folder in which this user's sandboxes keep what they need again."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base, "actbox")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _empty_file() -> str:
+    """Return the path of an empty file, to be shown in the place of one that nobody may see."""
+    path = cache_folder() / "empty"
+    path.touch(mode=0o444)
+    return str(path)

@@ -1,0 +1,90 @@
+"""Containers whose process has gone: found by the labels that each has, and removed when the next one is made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .client import Client, CommandFailed
+from .image import LABEL
+
+_PID, _START, _BOOT, _MACHINE = (f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine"))
+_reaped: set[tuple[str, ...]] = set()
+_reaping = threading.Lock()
+
+
+def labels_of_this_process() -> Mapping[str, str]:
+    """Return the labels that say to which process a container belongs."""
+    pid = os.getpid()
+    return {LABEL: "sandbox", _PID: str(pid), _START: _start_of(pid), _BOOT: _boot(), _MACHINE: _machine()}
+
+
+def reap_once(client: Client) -> None:
+    """Remove the orphans, the first time that this process is about to make a container with this command."""
+    with _reaping:
+        if client.command() not in map(list, _reaped):
+            _reaped.add(tuple(client.command()))
+            reap(client)
+
+
+def reap(client: Client) -> list[str]:
+    """Remove the containers of processes of this machine that have gone; return their names."""
+    gone = []
+    for labels, name in _sandboxes(client):
+        if labels.get(_MACHINE) != _machine():
+            continue  # another machine's, which uses the same daemon
+        is_alive = labels.get(_BOOT) == _boot() and labels.get(_START) == _start_of(int(labels.get(_PID, "0") or 0))
+        if not is_alive:
+            with contextlib.suppress(CommandFailed):  # another process of ours was first
+                client.run("rm", "--force", name)
+                gone.append(name)
+    return gone
+
+
+def _sandboxes(client: Client) -> list[tuple[dict[str, str], str]]:
+    """Return (labels, name) of every container of actbox's."""
+    names = client.run("ps", "--all", "--filter", f"label={LABEL}=sandbox", "--format", "{{.Names}}").split()
+    found = []
+    for name in names:
+        with contextlib.suppress(CommandFailed, IndexError):  # it has gone meanwhile
+            inspected: dict[str, Any] = client.json("container", "inspect", name)[0]
+            found.append((dict(inspected["Config"].get("Labels") or {}), name))
+    return found
+
+
+@functools.cache
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+@functools.cache
+def _machine() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/etc/machine-id").read_text().strip()
+    return os.uname().nodename
+
+
+def _start_of(pid: int) -> str:
+    """Return when a process began, as the kernel counts that, "" where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return _start_without_proc(pid)
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _start_without_proc(pid: int) -> str:
+    if os.path.isdir("/proc/self"):
+        return ""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "alive"

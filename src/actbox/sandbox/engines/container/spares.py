@@ -1,0 +1,47 @@
+"""Containers that a sandbox and those like it hand on to each other, emptied in between."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from actbox.core.errors import SandboxUnavailable
+
+from .container import Container
+
+MOST_SPARE: Final = 8
+
+
+class Spares:
+    """Containers that nobody uses now. All methods block, in any thread."""
+
+    def __init__(self, make: Callable[[], Container]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._spare: list[Container] = []
+
+    def take(self) -> Container:
+        """Return a container in which nothing was ever done, or nothing is left of it. Raises `SandboxUnavailable`."""
+        with self._lock:
+            container = self._spare.pop() if self._spare else None
+        return container or self._make()
+
+    def give_back(self, container: Container) -> None:
+        """Empty a container for the next, or remove it."""
+        with contextlib.suppress(OSError, SandboxUnavailable):  # one that cannot be emptied is of no use any more
+            if container.live_agent is not None:
+                container.empty()
+                with self._lock:
+                    if len(self._spare) < MOST_SPARE:
+                        self._spare.append(container)
+                        return
+        container.remove()
+
+    def clear(self) -> None:
+        """Remove all."""
+        with self._lock:
+            spare, self._spare = self._spare, []
+        for container in spare:
+            container.remove()

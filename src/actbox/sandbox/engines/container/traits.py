@@ -1,0 +1,85 @@
+"""What the `container` engine does, said honestly, for each way to have a container."""
+
+from __future__ import annotations
+
+import os
+
+from actbox.sandbox.traits import Traits
+
+_NOTES = (
+    "runs that go on at once in one sandbox are the same user's in the same container: they see each other's processes "
+    "and may signal them, and share /tmp, which is emptied before a run when no other goes on",
+    "memory and the number of processes are limited for each run, and once more, with room for what the sandbox itself "
+    "needs, for the container as a whole",
+)
+_COUNTED = "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment"
+_BY_HOST = {
+    "wall_seconds": "host timer",
+    "output_bytes": "host",
+    "tool_calls": "host",
+    "tool_bytes": "host",
+    "message_bytes": "host",
+    "artifacts": "host",
+    "artifact_mib": "host",
+}
+_BY_AGENT = {
+    "cpu_seconds": "agent and rlimit",
+    "memory_mib": "agent and rlimit",
+    "open_files": "rlimit",
+    "file_mib": "rlimit",
+}
+
+
+def managed_traits(*, runtime: str, packages: str) -> Traits:
+    """Return the traits of containers that the engine makes itself."""
+    groups = "" if runtime == "runsc" else _groups()
+    kernel = {
+        "runsc": "a kernel of its own in user space (gVisor)",
+        "kata": "a virtual machine of its own (Kata)",
+    }.get(runtime, "the runtime's seccomp filter")
+    enforced = {**_BY_HOST, **_BY_AGENT, "workspace_mib": "tmpfs"}
+    if groups:
+        enforced |= {"cpus": groups, "processes": f"{groups} and rlimit"}
+    notes = [*_NOTES, _COUNTED]
+    if not groups:
+        notes.append(
+            f"the {runtime} runtime is run without control groups: the share of the processors and the number of "
+            "processes are not limited"
+        )
+    return Traits(
+        engine="container",
+        isolation=f"a container: namespaces, no capabilities, a user of its own, a read-only root; {kernel}",
+        isolated=True,
+        enforced=enforced,
+        packages=packages,
+        platforms=("linux", "darwin"),
+        network="loopback of its own only",
+        mounts=("ro", "rw"),
+        sessions=True,
+        notes=tuple(notes),
+    )
+
+
+def brought_traits(*, name: str, privileged: bool, network: str) -> Traits:
+    """Return the traits of a container that was there already."""
+    return Traits(
+        engine="container",
+        isolation=f"the container {name}, as it was made",
+        isolated=not privileged,
+        enforced={**_BY_HOST, **_BY_AGENT},
+        packages="those in the container",
+        platforms=("linux", "darwin"),
+        network="loopback of its own only" if network == "none" else "whatever the container reaches",
+        sessions=True,
+        notes=(
+            _NOTES[0],
+            _COUNTED,
+            "the container is yours: its user, its capabilities, its root and its network are as you made them, and "
+            "the number of processes, the share of the processors and the size of the workspace are what it allows",
+            "/workspace, /input and /output do not exist: the workspace is a folder below /tmp, so use relative paths",
+        ),
+    )
+
+
+def _groups() -> str:
+    return "cgroup v2" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "cgroup v1"
