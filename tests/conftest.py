@@ -153,8 +153,13 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave what is marked so to the long run, for all engines but the strongest that works here."""
-    marked = [item for item in items if item.get_closest_marker("one_engine_first")]
+    """Leave what is marked so to the long run, for all engines but the strongest that works here.
+
+    What is apart already is not left to another run as well.
+    """
+    marked = [
+        item for item in items if item.get_closest_marker("one_engine_first") and not item.get_closest_marker("engines")
+    ]
     strongest = next((name for name in actbox.ENGINES if engine_check(name).works), None) if marked else None
     for item in marked:
         callspec = getattr(item, "callspec", None)

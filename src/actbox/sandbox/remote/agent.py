@@ -66,6 +66,7 @@ class Agent:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                cwd="/",
                 bufsize=0,
             )
         except OSError as error:

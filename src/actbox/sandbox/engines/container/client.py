@@ -44,7 +44,7 @@ class Client:
         """Run a subcommand and return what it printed. Blocks. Raises `CommandFailed`."""
         try:
             done = subprocess.run(
-                self.command(*arguments), input=stdin, capture_output=True, timeout=seconds, check=False
+                self.command(*arguments), input=stdin, capture_output=True, timeout=seconds, check=False, cwd="/"
             )
         except subprocess.TimeoutExpired:
             raise CommandFailed(f"`{self.name} {arguments[0]}` did not end within {seconds:g} seconds") from None

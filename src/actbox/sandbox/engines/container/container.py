@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 
 from .client import Client, CommandFailed, runtime_arguments
 from .image import Root
-from .orphans import labels_of_this_process
+from .orphans import folder_prefix, labels_of_this_process, remove_folder
+from .shown import show
 
 _MIB = 2**20
 # What the agent, and what guests are forked from, may take of memory and of processes beside programs.
@@ -54,8 +56,8 @@ class Build:
     runtime: str
     root: Root
     limits: Limits
-    mounts: tuple[str, ...]
-    """As the command takes them: `host path:path:ro`."""
+    mounts: tuple[tuple[FileMount, str], ...]
+    """With where each goes, by the names that are no links in the container."""
     input_points: tuple[tuple[str, bool], ...]
     """Places below `/workspace/input` where something is mounted: (relative path, whether it is a folder)."""
     agent: AgentConfig
@@ -70,10 +72,12 @@ class Container:
         self._lock = threading.Lock()
         self.name = f"actbox-{os.getpid()}-{secrets.token_hex(6)}"
         self.user = secrets.choice(_USERS)
-        self.folder = tempfile.mkdtemp(prefix="actbox-")
+        self.folder = tempfile.mkdtemp(prefix=folder_prefix())
         self.input_folder = f"{self.folder}/input"
+        self._shown = f"{self.folder}/shown"
         self._agent: Agent | None = None
         try:
+            os.mkdir(self._shown, 0o755)
             self._make_input()
             build.client.run(*self._arguments())
             self.agent()
@@ -110,7 +114,7 @@ class Container:
             agent.close()
         with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     def _at_once(self) -> Sequence[str]:
         return ["--time", "0", "--volumes"] if self._build.client.is_podman else ["--volumes"]
@@ -151,8 +155,9 @@ class Container:
         for host, inside in build.root.mounts:
             arguments += ["--volume", f"{host}:{inside}:ro"]
         arguments += ["--volume", f"{self.input_folder}:/workspace/input:ro"]
-        for mount in build.mounts:
-            arguments += ["--volume", mount]
+        for number, (mount, path) in enumerate(build.mounts):
+            host = show(mount, f"{self._shown}/{number}", self.user)
+            arguments += ["--volume", f"{host}:{path}:{mount.mode}"]
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
 
 

@@ -173,9 +173,7 @@ class ContainerSandbox(LocalSandbox):
             runtime=options.runtime,
             root=root,
             limits=policy.limits,
-            mounts=tuple(
-                f"{mount.host_path}:{path}:{mount.mode}" for path, mount in zip(places, policy.mounts, strict=True)
-            ),
+            mounts=tuple(zip(policy.mounts, places, strict=True)),
             input_points=tuple(
                 (path.removeprefix(inputs), folder) for path, folder in points if path.startswith(inputs)
             ),

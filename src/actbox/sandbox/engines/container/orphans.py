@@ -1,10 +1,12 @@
-"""Containers whose process has gone: found by the labels that each has, and removed when the next one is made."""
+"""What is left of processes that have gone: their containers, by the labels of these, and the folders of these."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any
 
 from .client import Client, CommandFailed
 from .image import LABEL
+from .shown import hide
 
 _PID, _START, _BOOT, _MACHINE = (f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine"))
+_FOLDER = "actbox-container-"
 _reaped: set[tuple[str, ...]] = set()
 _reaping = threading.Lock()
 
@@ -30,6 +34,29 @@ def reap_once(client: Client) -> None:
         if client.command() not in map(list, _reaped):
             _reaped.add(tuple(client.command()))
             reap(client)
+            reap_folders()
+
+
+def folder_prefix() -> str:
+    """Return how the name of a container's folder on the host begins, which says to which process it belongs."""
+    pid = os.getpid()
+    return f"{_FOLDER}{pid}-{_start_of(pid)}-"
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a container's folder; what is mounted there is taken away, and never looked into."""
+    hide(f"{folder}/shown")
+    shutil.rmtree(f"{folder}/input", ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def reap_folders() -> None:
+    """Remove the folders of processes that have gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        pid, _, rest = folder.name.removeprefix(_FOLDER).partition("-")
+        if pid.isdecimal() and rest.partition("-")[0] != _start_of(int(pid)):
+            remove_folder(str(folder))
 
 
 def reap(client: Client) -> list[str]:

@@ -1,0 +1,87 @@
+"""The host's folders as a container is shown them: where it can be, with root's files as the sandbox's own.
+
+A container's programs are a user of their own, who may do nothing with what belongs to root. As in the `linux` engine,
+a mount that root asks for is id-mapped: what root owns is shown as that user's, and what that user makes is root's.
+Such a mount lies in a folder of the container's, and is taken away with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from actbox.core.errors import SandboxUnavailable
+from actbox.core.mounts import FileMount
+from actbox.core.private_places import identity_of
+from actbox.sandbox.nursery import linux
+from actbox.sandbox.nursery.identity import has_privilege, write_map
+
+_AT_FDCWD = -100
+_RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
+_IN_A_USER_NAMESPACE = (
+    "import ctypes, sys\nif ctypes.CDLL(None).unshare(0x10000000): sys.exit(1)\nprint(flush=True)\nsys.stdin.read()"
+)
+
+
+def show(mount: FileMount, place: str, user: int) -> str:
+    """Return the path to mount for a policy's mount; `place` is where an id-mapped one may be put.
+
+    Raises `SandboxUnavailable` where what lies there is not what lay there when the policy was made.
+    """
+    try:
+        is_same = identity_of(mount.host_path) == mount.identity
+    except OSError as error:
+        raise SandboxUnavailable(f"{mount.host_path} cannot be mounted any more: {error.strerror}") from error
+    if not is_same:
+        raise SandboxUnavailable(
+            f"{mount.host_path} cannot be mounted, since something else lay there when the policy was made; "
+            "make a new FileMount for what is there now"
+        )
+    if sys.platform == "linux" and has_privilege():
+        with contextlib.suppress(OSError):  # a file system that cannot: programs may then do what others may
+            _show_mapped(str(mount.host_path), place, user)
+            return place
+    return str(mount.host_path)
+
+
+def hide(folder: str) -> None:
+    """Take away what `show` has put below a folder, and the folder with it; nothing that is mounted is touched."""
+    for place in Path(folder).iterdir() if os.path.isdir(folder) else ():
+        with contextlib.suppress(OSError):
+            linux.umount(str(place), linux.MNT_DETACH)
+        with contextlib.suppress(OSError):
+            place.unlink() if place.is_file() else place.rmdir()
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _show_mapped(path: str, place: str, user: int) -> None:
+    owner = _owner_namespace(user)
+    try:
+        descriptor = linux.open_tree(_AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE)
+        try:
+            attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV | linux.MOUNT_ATTR_IDMAP
+            linux.mount_setattr(descriptor, _RECURSIVE, attributes, 0, userns_fd=owner)
+            if os.path.isdir(path):
+                os.mkdir(place)
+            else:
+                Path(place).touch()
+            linux.move_mount(descriptor, place)
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(owner)
+
+
+def _owner_namespace(user: int) -> int:
+    """Return a user namespace by which a mount shows root's files as a user's (and back)."""
+    command = [sys.executable, "-I", "-S", "-c", _IN_A_USER_NAMESPACE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as inside:
+        assert inside.stdin is not None and inside.stdout is not None
+        if not inside.stdout.readline():
+            raise OSError("no user namespace can be made")
+        write_map(str(inside.pid), 0, user, user, deny_setgroups=False)
+        return os.open(f"/proc/{inside.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
