@@ -17,10 +17,10 @@ import tempfile
 import time
 from collections import deque
 
-from . import frames, zygote
+from . import descendants, frames, zygote
 from .agent_files import FileService
 from .agent_run import Run
-from .prctl import set_dumpable, set_name
+from .prctl import become_subreaper, set_dumpable, set_name
 from .tree import Tree, empty_folder
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 _READ_BYTES = 256 * 1024
 # As much waits to be written to the host; beyond it nothing more is read from guests.
 _MOST_UNSENT = 512 * 1024
-# Guests that wait for a program; another one is made as soon as one is taken and the agent has nothing else to do.
-_READY = 1
+# Guests that wait for a program; others are made when some were taken and the agent has nothing else to do.
+_READY = 2
 _REFILL_MS = 10
 _LATER_MS = 5
+_PATIENCE_SECONDS = 1.0
 _SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 
 
@@ -41,6 +42,7 @@ def main(config: Dict[str, Any]) -> NoReturn:
     """Serve the host at standard input and output until it goes."""
     set_dumpable(False)  # or programs, which are the same user's, could look into it
     set_name("actbox-agent")
+    become_subreaper()
     if config["alone"]:
         _end_all_others()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -74,6 +76,20 @@ def main(config: Dict[str, Any]) -> NoReturn:
     agent = Agent(ours, child, workspace, alone=config["alone"], is_ours=not config["workspace"])
     agent.hello(words.decode("utf-8", "replace").split("\n"))
     agent.serve()
+
+
+def _end_all_below() -> None:
+    """Wait until all that came from this process has ended, as it does by itself, or is ended after a while."""
+    patient_until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        if time.monotonic() > patient_until:
+            descendants.end_below(os.getpid())
+        time.sleep(0.005)
 
 
 def _end_all_others() -> None:
@@ -294,7 +310,7 @@ class Agent:
         self._zygote.close()
         for run in [*self._runs.values(), *self._ready]:
             run.control.close()
-        os.waitpid(self._child, 0)  # which ends when nothing is left below it
+        _end_all_below()
         if self._is_ours:
             with contextlib.suppress(OSError):
                 self._tree.empty([])

@@ -86,8 +86,8 @@ class _Call:
     def hear(self, kind: int, part: int, payload: bytes) -> None:
         """Take in a frame of the agent's."""
         if kind == frames.RESULT:
-            self._connection.forget(self._number)
             self._answer(frames.json_of(payload))
+            self._connection.forget(self._number)
         elif kind == frames.CREDIT and part == CONTENT:
             self._room += frames.credit_of(payload)
             if self._room > frames.WINDOW:
@@ -114,7 +114,8 @@ class _Call:
 
     def lost(self, why: str, broke_rules: bool) -> None:
         """Fail with the agent."""
-        self.future.set_exception(AgentLost(EIO, why))
+        if not self.future.done():
+            self.future.set_exception(AgentLost(EIO, why))
 
     def _answer(self, told: dict[str, Any]) -> None:
         if set(told) == {"ok"}:
