@@ -51,7 +51,7 @@ class RemoteBox(LocalSandbox):
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         limits = self.policy.limits
-        watched = {"memory_mib": limits.memory_mib, "cpu_seconds": limits.cpu_seconds}
+        watched = {"memory_mib": limits.memory_mib, "cpu_seconds": limits.cpu_seconds, "processes": limits.processes}
         return (await run_blocking(self._live)).start_guest(start.stdin, watched)
 
     def _base_variables(self) -> Mapping[str, str]:

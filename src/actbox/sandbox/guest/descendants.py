@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _PASSES = 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_MOST_TIMES = 100_000
 HAS_PROC = os.path.exists("/proc/self/stat")
 _HAS_CHILDREN = os.path.exists("/proc/self/task/%d/children" % os.getpid())
 
@@ -45,20 +46,34 @@ def end_below(process: int) -> None:
     _send(stopped, signal.SIGKILL)
 
 
-def used_by(process: int) -> Tuple[int, float]:
-    """Return the bytes of memory that the processes below one hold, and the seconds of processor time they used.
+class Used:
+    """What the processes below one use: bytes of memory, seconds of processor time, and how many threads there are.
 
     Memory that several share counts once. Time is that of their own and of the children that they have waited for.
     """
-    memory, ticks = 0, 0
+
+    def __init__(self) -> None:
+        self.memory = 0
+        self.seconds = 0.0
+        self.threads = 0
+
+
+def used_below(process: int, times: Dict[Tuple[int, int], float]) -> Used:
+    """Return what is used below a process; `times` gets the seconds that each was last seen to have used itself."""
+    used = Used()
     for one in below(process):
         try:
             with open("/proc/%d/stat" % one, "rb") as file:
-                ticks += sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
-            memory += _held_by(one)
+                fields = file.read().rpartition(b")")[2].split()
+            ticks = list(map(int, fields[11:15]))
+            used.seconds += sum(ticks) / _TICKS
+            used.threads += int(fields[17])
+            if len(times) < _MOST_TIMES:
+                times[one, int(fields[19])] = sum(ticks[:2]) / _TICKS
+            used.memory += _held_by(one)
         except (OSError, ValueError, IndexError):  # it has just ended
             continue
-    return memory, ticks / _TICKS
+    return used
 
 
 def _held_by(process: int) -> int:

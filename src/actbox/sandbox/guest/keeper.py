@@ -29,6 +29,7 @@ _FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 250
 _REAP_MS = 5
 _CHANNEL = 3
 _MIB = 2**20
+_NO_LIMIT = float("inf")
 # Where a control group of memory tells how often it had to end a process: version 2, then version 1.
 _GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
@@ -104,6 +105,8 @@ class _Keeper:
         self._ended: Optional[Tuple[int, float, int]] = None
         self._limit = ""
         self._watched: Dict[str, float] = {}
+        self._known_times: Dict[Tuple[int, int], float] = {}
+        self._is_full = False
         self._look_ms = _FIRST_LOOK_MS
         self._ends_before = _ends_for_memory()
 
@@ -156,14 +159,16 @@ class _Keeper:
 
     def _look(self) -> None:
         self._look_ms = min(self._look_ms + 10, _LAST_LOOK_MS)
-        memory, seconds = descendants.used_by(os.getpid())
+        used = descendants.used_below(os.getpid(), self._known_times)
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        most = self._watched.get("memory_mib")
-        if most is not None and memory > most * _MIB:
+        if used.memory > self._watched.get("memory_mib", _NO_LIMIT) * _MIB:
             self._stop("memory_mib")
-        most = self._watched.get("cpu_seconds")
-        if most is not None and seconds + ended.ru_utime + ended.ru_stime > most:
+        # Children that nobody waits for are in no sum of the kernel's; of those that end soon we may have seen nothing.
+        seconds = max(used.seconds + ended.ru_utime + ended.ru_stime, sum(self._known_times.values()))
+        if seconds > self._watched.get("cpu_seconds", _NO_LIMIT):
             self._stop("cpu_seconds")
+        if used.threads >= self._watched.get("processes", _NO_LIMIT):
+            self._is_full = True  # the kernel refuses the next one, and tells nobody
 
     def _stop(self, limit: str) -> None:
         self._limit = self._limit or limit
@@ -187,7 +192,7 @@ class _Keeper:
         told = {
             "exit_code": None if number is not None else os.WEXITSTATUS(status),
             "signal": number,
-            "limit": self._limit,
+            "limit": self._limit or ("processes" if self._is_full else ""),
             "cpu_ms": seconds * 1000,
             "max_rss_bytes": rss * (1 if sys.platform == "darwin" else 1024),
             "failure": "",

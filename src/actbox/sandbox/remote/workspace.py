@@ -166,7 +166,8 @@ class RemoteWorkspace:
         return self._changes
 
     def begin(self, request: dict[str, Any], most: int = 0) -> Future[tuple[Any, bytes]]:
-        """Begin an operation of the agent's. Raises `FileError`."""
+        """Begin an operation of the agent's. Raises `FileError` and `SandboxStopped`."""
+        self._check_open()
         return begin(self._connection(), request, most=most)
 
     def read_output(self, path: str, most: int) -> bytes:
@@ -181,14 +182,18 @@ class RemoteWorkspace:
             self._changes += 1
 
     def _names(self, path: str) -> tuple[str, ...]:
+        self._check_open()
+        return names_below(self.root, path)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise SandboxStopped("the sandbox was stopped meanwhile")
-        return names_below(self.root, path)
 
     def _at_input(self, names: tuple[str, ...]) -> Workspace | None:
         return self._input if names[:1] == ("input",) and self._input is not None else None
 
     def _ask(self, request: dict[str, Any], *, content: bytes = b"", most: int = 0) -> tuple[Any, bytes]:
+        self._check_open()
         return ask(self._connection(), request, content=content, most=most)
 
 
@@ -209,8 +214,8 @@ class RemoteOutput:
         try:
             asked = self._workspace.begin({"op": "collect", "marks": self._number}, _MOST_LISTED)
             told, data = await asyncio.wrap_future(asked)
-        except OSError as error:
-            return [], [*self._warnings, f"output/ was not collected: {error.strerror or error}"]
+        except (OSError, SandboxStopped) as error:
+            return [], [*self._warnings, f"output/ was not collected: {getattr(error, 'strerror', None) or error}"]
         left_out, end, is_empty = _outcome_of(told)
         self._workspace.collected(changes, is_empty)
         if is_empty:
@@ -221,7 +226,7 @@ class RemoteOutput:
         """Have the agent forget its marks, where nothing was collected."""
         if self._number and not self._collected:
             self._collected = True
-            with contextlib.suppress(OSError):  # the agent has gone, and its marks with it
+            with contextlib.suppress(OSError, SandboxStopped):  # the agent has gone, and its marks with it
                 self._workspace.begin({"op": "forget", "marks": self._number})
 
     def _read_all(self, data: bytes, left_out: LeftOut, end: str) -> tuple[list[Artifact], list[str]]:

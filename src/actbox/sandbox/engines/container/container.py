@@ -20,7 +20,7 @@ from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from .client import Client, CommandFailed, runtime_arguments
 from .image import Root
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
-from .shown import show
+from .shown import make_tmpfs, show
 
 _MIB = 2**20
 # What the agent, and what guests are forked from, may take of memory and of processes beside programs.
@@ -32,8 +32,10 @@ _SHM_MIB = 64
 _MOST_OPEN_FILES = 65536
 _MOST_PROCESSES = 32768
 # No user of the host: each sandbox has one of its own, since the kernel counts processes by user.
-_USERS = range(20_000, 60_000)
+_USERS = range(20_000, 60_000, 2)
 _MOST = 2**62
+# Runtimes whose kernel is another one, to which a file system of the host's own is far.
+_APART = ("runsc", "kata")
 
 # The first process of a container. It takes in what has no parent any more, and ends, and the container with it, when
 # it has been alone for a minute: then whoever made the container has gone.
@@ -139,15 +141,29 @@ class Container:
             *(part for name, value in labels_of_this_process().items() for part in ("--label", f"{name}={value}")),
             *runtime_arguments(build.client, build.runtime),
             *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
-            *("--user", f"{self.user}:{self.user}", "--workdir", "/", "--pull", "never", "--log-driver", "none"),
+            # The first process is another user's, so that programs cannot signal it.
+            *(
+                "--user",
+                f"{self.user + 1}:{self.user + 1}",
+                "--workdir",
+                "/",
+                "--pull",
+                "never",
+                "--log-driver",
+                "none",
+            ),
             *("--memory", str(min(memory * _MIB, _MOST)), "--memory-swap", str(min(memory * _MIB, _MOST))),
-            *("--pids-limit", str(limits.processes + _OWN_PROCESSES)),
+            *("--pids-limit", str(min(limits.processes + _OWN_PROCESSES, _MOST_PROCESSES))),
             *("--ulimit", f"nofile={hard_files}:{hard_files}", "--ulimit", f"nproc={hard_processes}:{hard_processes}"),
             *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0", "--shm-size", f"{_SHM_MIB}m"),
             *("--entrypoint", build.root.python),
         ]
-        for place in ("/workspace", "/tmp"):
-            arguments += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]
+        for place in ("workspace", "tmp"):
+            made = f"{self._shown}/{place}"
+            if build.runtime not in _APART and make_tmpfs(made, limits.workspace_mib, self.user):
+                arguments += ["--volume", f"{made}:/{place}:rw,exec"]
+            else:  # the command cannot say how many files there may be
+                arguments += ["--tmpfs", f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]
         if build.client.is_podman:
             arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
         if limits.cpus < (os.cpu_count() or 1):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.errors import FileError, InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
@@ -112,11 +113,11 @@ class ContainerSandbox(LocalSandbox):
     def _connection(self) -> Any:
         container = self._container
         if container is None:
-            raise SandboxUnavailable("the sandbox was stopped meanwhile")
+            raise FileError(errno.EIO, "the sandbox was stopped meanwhile")
         try:
             return container.agent().connection
         except SandboxUnavailable as error:
-            raise OSError(5, str(error)) from error
+            raise FileError(errno.EIO, str(error)) from error
 
     async def _close_workspace(self) -> None:
         container, self._container = self._container, None
@@ -154,7 +155,14 @@ class ContainerSandbox(LocalSandbox):
 
     def _guest_of(self, agent: Agent, start: GuestStart) -> RemoteGuest:
         limits = self.policy.limits
-        guest = agent.start_guest(start.stdin, {"memory_mib": limits.memory_mib, "cpu_seconds": limits.cpu_seconds})
+        guest = agent.start_guest(
+            start.stdin,
+            {
+                "memory_mib": limits.memory_mib,
+                "cpu_seconds": limits.cpu_seconds,
+                "processes": limits.processes,
+            },
+        )
         self._active = {known for known in self._active if not known.ended} | {guest}
         return guest
 

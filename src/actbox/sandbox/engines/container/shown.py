@@ -16,6 +16,7 @@ from pathlib import Path
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
 from actbox.core.private_places import identity_of
+from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.nursery import linux
 from actbox.sandbox.nursery.identity import has_privilege, write_map
 
@@ -45,6 +46,34 @@ def show(mount: FileMount, place: str, user: int) -> str:
             _show_mapped(str(mount.host_path), place, user)
             return place
     return str(mount.host_path)
+
+
+def make_tmpfs(place: str, size_mib: int, user: int) -> bool:
+    """Make a file system in memory for a sandbox's user, of bounded size and number of files; return whether it could.
+
+    Only root can.
+    """
+    if sys.platform != "linux" or not has_privilege():
+        return False
+    options: dict[str, str | bool] = {
+        "size": f"{size_mib}m",
+        "nr_inodes": str(inodes_for(size_mib)),
+        "mode": "1777",
+        "uid": str(user),
+        "gid": str(user),
+    }
+    try:
+        descriptor = linux.detached_mount("tmpfs", options, linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV)
+    except OSError:
+        return False
+    try:
+        os.mkdir(place)
+        linux.move_mount(descriptor, place)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def hide(folder: str) -> None:

@@ -12,6 +12,7 @@ from actbox.core.errors import SandboxUnavailable
 from .container import Container
 
 MOST_SPARE: Final = 8
+SPARE_SECONDS: Final = 1.0
 
 
 class Spares:
@@ -21,6 +22,7 @@ class Spares:
         self._make = make
         self._lock = threading.Lock()
         self._spare: list[Container] = []
+        self._timer: threading.Timer | None = None
 
     def take(self) -> Container:
         """Return a container in which nothing was ever done, or nothing is left of it. Raises `SandboxUnavailable`."""
@@ -36,12 +38,24 @@ class Spares:
                 with self._lock:
                     if len(self._spare) < MOST_SPARE:
                         self._spare.append(container)
+                        self._wait()
                         return
         container.remove()
+
+    def _wait(self) -> None:
+        """Remove them when nobody has given one back for a while."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(SPARE_SECONDS, self.clear)
+        self._timer.daemon = True
+        self._timer.start()
 
     def clear(self) -> None:
         """Remove all."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             spare, self._spare = self._spare, []
         for container in spare:
             container.remove()

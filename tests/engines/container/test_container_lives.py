@@ -1,0 +1,148 @@
+"""How containers come about, are used again, and go: also when whoever made them is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox import FileMount, InvalidValue, Policy, SandboxUnavailable
+from actbox.sandbox.engines.container import orphans
+from actbox.sandbox.engines.container.client import Client, find_client
+from actbox.sandbox.engines.container.container import Container
+from actbox.sandbox.engines.container.engine import ContainerSandbox
+from tests.engines.container.containers import names_of_ours, needs, somebodys_container
+
+pytestmark = pytest.mark.engines
+
+
+def container_of(box: actbox.Sandbox) -> Container:
+    assert isinstance(box, ContainerSandbox) and isinstance(box._container, Container)
+    return box._container
+
+
+async def test_a_stopped_sandbox_leaves_no_container_no_folder_and_no_mount(tmp_path: Path) -> None:
+    client = needs()
+    (tmp_path / "a").write_text("x")
+    mounted = Path("/proc/self/mounts").read_text()
+    async with actbox.open_sandbox("container", policy=Policy(mounts=[FileMount(tmp_path, "/data", "rw")])) as box:
+        container = container_of(box)
+        assert (await box.run("open('/data/b', 'w').write('y')\nopen('/data/a').read()")).value == "x"
+    assert container.name not in names_of_ours(client)
+    assert not os.path.exists(container.folder)
+    assert Path("/proc/self/mounts").read_text() == mounted
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert (tmp_path / "b").stat().st_uid == os.getuid()
+
+
+async def test_programs_apart_use_containers_again_and_see_nothing_of_each_other() -> None:
+    client = needs()
+    before = names_of_ours(client)
+    async with actbox.open_sandbox("container") as box:
+        look = "import os\nseen = [os.listdir(p) for p in ('/workspace/output', '/workspace', '/tmp', '/dev/shm')]\n"
+        leave = "".join(
+            f"open('{p}/x', 'w').close()\n" for p in ("/workspace/output", "/workspace", "/tmp", "/dev/shm")
+        )
+        results = [result async for result in box.map([look + leave + "seen"] * 12, concurrency=2)]
+        assert all(result.error is None for result in results), results
+        for result in results:
+            assert [sorted(names) for names in result.value] == [[], ["input", "output"], [], []]
+            assert [artifact.name for artifact in result.artifacts] == ["x"]
+        assert len(names_of_ours(client) - before) <= 1 + 2 + 1
+    assert names_of_ours(client) - before == set()
+
+
+_LEAVES_A_CONTAINER = """
+import asyncio, os, sys, actbox
+async def main():
+    box = actbox.open_sandbox("container")
+    await box.start()
+    print(box._container.name, box._container.folder, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+def test_what_a_killed_process_has_left_is_removed_by_the_next() -> None:
+    client = needs()
+    with subprocess.Popen([sys.executable, "-c", _LEAVES_A_CONTAINER], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        name, folder = process.stdout.readline().split()
+        assert name in names_of_ours(client)
+        assert name not in orphans.reap(client)
+        process.kill()
+        process.wait()
+    assert name in orphans.reap(client)
+    assert name not in names_of_ours(client)
+    orphans.remove_folder(folder)
+    assert not os.path.exists(folder)
+
+
+async def test_a_container_of_ones_own_is_used_and_left_as_it_was() -> None:
+    client = needs()
+    with somebodys_container(client) as name:
+        async with actbox.open_sandbox("container", container=name) as box:
+            assert "processes" not in box.traits.enforced
+            assert box.root != "/workspace"
+            await box.write_file("a/b", b"x")
+            result = await box.run("import os\nopen('output/c', 'w').write(open('a/b').read())\nos.getuid()")
+            assert (result.error, result.value) == (None, 4242)
+            assert [artifact.data for artifact in result.artifacts] == [b"x"]
+            root = box.root
+        assert client.json("container", "inspect", name)[0]["State"]["Running"] is True
+        assert root.rpartition("/")[2] not in client.run("exec", name, "ls", "/tmp")
+
+
+async def test_an_image_by_name_brings_its_own_interpreter() -> None:
+    client = needs()
+    name = "localhost/actbox-tests-image"
+    with somebodys_container(client) as container:
+        image = client.json("container", "inspect", container)[0]["ImageName"]
+    # The host's image is one without an interpreter of its own, so that there is nothing to run in it.
+    with pytest.raises(SandboxUnavailable, match="Python"):
+        async with actbox.open_sandbox("container", image=image):
+            pass
+    with pytest.raises(SandboxUnavailable, match="pull"):
+        async with actbox.open_sandbox("container", image=name):
+            pass
+
+
+async def test_a_container_that_is_removed_under_a_run_is_a_failed_result() -> None:
+    client = needs()
+    async with actbox.open_sandbox("container") as box:
+        running = asyncio.ensure_future(box.run("import time\ntime.sleep(60)"))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(client.run, "rm", "--force", container_of(box).name)
+        result = await running
+        assert result.error is not None and result.error.kind is actbox.ErrorKind.SANDBOX
+        assert (await box.run("1")).error.kind is actbox.ErrorKind.SANDBOX  # type: ignore[union-attr]
+
+
+def test_options_that_make_no_sense_are_refused() -> None:
+    for options in ({"image": "-v"}, {"runtime": "--x"}, {"client": "lxc"}, {"container": "a", "image": "b"}):
+        with pytest.raises(InvalidValue):
+            actbox.open_sandbox("container", **options)
+
+
+def test_a_machine_without_podman_and_docker_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = actbox.check("container")
+    assert not found.works
+    assert "podman" in found.reason and "apt-get install podman" in found.advice
+    with pytest.raises(SandboxUnavailable):
+        find_client()
+
+
+def test_a_daemon_that_does_not_answer_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin-not:/bin-not")
+    assert isinstance(find_client(), Client)
+    found = actbox.check("container")
+    assert not found.works and "docker" in found.reason and found.advice

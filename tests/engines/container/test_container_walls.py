@@ -1,0 +1,162 @@
+"""What a container is made like, and that a program in it meets its walls: once more under gVisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+import actbox
+from actbox import Limits, Policy, Sandbox, Unsupported
+from actbox.sandbox.engines.container.engine import ContainerSandbox
+from tests.engines.container.containers import RUNTIMES, needs
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture(params=RUNTIMES, ids=lambda name: name or "usual")
+def runtime(request: pytest.FixtureRequest) -> str:
+    needs(request.param)
+    return request.param
+
+
+@pytest_asyncio.fixture
+async def box(runtime: str) -> AsyncIterator[Sandbox]:
+    async with actbox.open_sandbox("container", runtime=runtime) as opened:
+        yield opened
+
+
+async def test_a_program_has_no_privileges_no_network_and_nothing_of_the_hosts(box: Sandbox) -> None:
+    os.environ["ACTBOX_TEST_SECRET"] = "the host's own"
+    code = """
+import os, socket
+status = dict(line.split(':', 1) for line in open('/proc/self/status'))
+found = {name: status[name].strip() for name in ('CapEff', 'CapPrm', 'CapBnd') if name in status}
+def tried(function):
+    try:
+        return function() or 'worked'
+    except OSError as error:
+        return type(error).__name__
+{
+    'caps': [int(value, 16) for value in found.values()],
+    'uid': os.getuid(),
+    'root': tried(lambda: open('/new', 'w')),
+    'usr': tried(lambda: open('/usr/new', 'w')),
+    'input': tried(lambda: open('/input/new', 'w')),
+    'network': tried(lambda: socket.create_connection(('192.0.2.1', 80), 2)),
+    'secret': os.environ.get('ACTBOX_TEST_SECRET', ''),
+    'shadow': os.path.exists('/etc/shadow'),
+    'agent': [tried(lambda: os.listdir(f'/proc/{name}/fd')) for name in os.listdir('/proc') if name.isdigit()
+              and open(f'/proc/{name}/stat').read().split()[1] in ('(actbox-agent)', '(actbox-zygote)')],
+}
+"""
+    result = await box.run(code)
+    assert result.error is None, result.error
+    seen = result.value
+    assert set(seen["caps"]) <= {0}
+    assert seen["uid"] >= 1000
+    for place in ("root", "usr", "input"):
+        assert seen[place] in ("OSError", "PermissionError"), (place, seen)
+    assert seen["network"] in ("OSError", "PermissionError", "TimeoutError", "ConnectionRefusedError"), seen
+    assert (seen["secret"], seen["shadow"]) == ("", False)
+    assert set(seen["agent"]) <= {"PermissionError"}
+
+
+async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:
+    client = needs()
+    async with actbox.open_sandbox("container", policy=Policy(limits=Limits(cpus=0.5))) as box:
+        assert isinstance(box, ContainerSandbox) and box._container is not None
+        made = client.json("container", "inspect", box._container.name)[0]  # type: ignore[union-attr]
+    host = made["HostConfig"]
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert host["Privileged"] is False
+    assert not made.get("EffectiveCaps") and not made.get("BoundingCaps")
+    assert any("no-new-privileges" in option for option in host["SecurityOpt"])
+    assert not any("seccomp=unconfined" in option for option in host["SecurityOpt"])
+    limits = box.policy.limits
+    assert host["Memory"] >= limits.memory_mib * 2**20 > 0
+    assert host["Memory"] == host["MemorySwap"]
+    assert limits.processes < host["PidsLimit"] < limits.processes + 100
+    assert made["Config"]["User"].split(":")[0].isdigit() and not made["Config"]["User"].startswith("0")
+    assert made["Config"]["Labels"]["io.actbox.pid"] == str(os.getpid())
+
+
+async def test_runs_sessions_tools_and_files_are_those_of_every_engine(box: Sandbox) -> None:
+    @actbox.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    await box.write_file("input/given.txt", b"given")
+    await box.write_file("mine.txt", b"mine")
+    code = (
+        "import asyncio\nboth = await asyncio.gather(add(1, 2), add(3, 4))\n"
+        "open('/output/made.txt', 'w').write(open('/input/given.txt').read() + open('mine.txt').read())\nboth"
+    )
+    result = await box.run(code, tools=[add])
+    assert (result.error, result.value) == (None, [3, 7])
+    assert [(artifact.name, artifact.data) for artifact in result.artifacts] == [("made.txt", b"givenmine")]
+    async with box.session() as session:
+        await session.run("x = 20")
+        stuck = await session.run("while True: pass", timeout=0.5)
+        assert stuck.state_kept and stuck.exit_code == 124
+        assert (await session.run("x + 1")).value == 21
+    failed = await box.run("def f():\n    return 1 / 0\nf()")
+    assert failed.error is not None and (failed.error.type, failed.error.line) == ("ZeroDivisionError", 2)
+    assert (await box.execute(["sh", "-c", "cat; exit 3"], stdin=b"in")).exit_code == 3
+
+
+async def test_a_timeout_ends_the_program_inside_and_not_only_who_asked(box: Sandbox) -> None:
+    stuck = await box.run(
+        "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '777'])\nwhile True: pass", timeout=1
+    )
+    assert stuck.exit_code == 124
+    names = "import os\n[open(f'/proc/{n}/cmdline').read() for n in os.listdir('/proc') if n.isdigit()]"
+    assert not any("777" in line for line in (await box.run(names)).value)
+
+
+async def test_a_file_of_a_hundred_mib_goes_in_and_comes_out(box: Sandbox) -> None:
+    data = os.urandom(2**20) * 100
+    await box.write_file("big", data)
+    assert await box.read_file("big") == data
+    await box.write_file("input/big", data)
+    result = await box.run("import hashlib\nhashlib.sha256(open('/input/big', 'rb').read()).hexdigest()")
+    import hashlib
+
+    assert result.value == hashlib.sha256(data).hexdigest()
+
+
+async def test_each_run_has_a_fresh_process_and_temporary_folder(box: Sandbox) -> None:
+    await box.run(
+        "import builtins, os\nbuiltins.left = 1\nopen('/tmp/left', 'w').close()\nopen('/dev/shm/left', 'w').close()"
+    )
+    result = await box.run(
+        "import builtins, os\n[hasattr(builtins, 'left'), os.listdir('/tmp'), os.listdir('/dev/shm')]"
+    )
+    assert result.value == [False, [], []]
+
+
+async def test_a_program_that_kills_all_it_can_hurts_its_own_sandbox_only(runtime: str) -> None:
+    async with actbox.open_sandbox("container", runtime=runtime) as box:
+        await box.write_file("kept", b"x")
+        result = await box.run("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(30)", timeout=20)
+        assert not result.success
+        after = await box.run("open('kept').read()")
+        assert (after.error, after.value) == (None, "x")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(domains=[actbox.AllowedDomain("example.com")]),
+        Policy(mounts=[actbox.FileMount("/usr/share", "/data", "overlay")]),
+        Policy(mounts=[actbox.FileMount("/usr/share", "/input")]),
+    ],
+    ids=["domains", "overlay", "a folder at /input"],
+)
+def test_what_a_container_cannot_keep_is_refused_by_the_name_of_what_can(policy: Policy) -> None:
+    with pytest.raises(Unsupported, match="linux"):
+        actbox.open_sandbox("container", policy=policy)
