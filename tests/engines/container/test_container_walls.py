@@ -61,7 +61,8 @@ def tried(function):
         assert seen[place] in ("OSError", "PermissionError"), (place, seen)
     assert seen["network"] in ("OSError", "PermissionError", "TimeoutError", "ConnectionRefusedError"), seen
     assert (seen["secret"], seen["shadow"]) == ("", False)
-    assert set(seen["agent"]) <= {"PermissionError"}
+    if "gVisor" not in box.traits.isolation:  # to which no process is too private for another of the same user
+        assert seen["agent"] and set(seen["agent"]) <= {"PermissionError"}
 
 
 async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:
@@ -114,8 +115,12 @@ async def test_a_timeout_ends_the_program_inside_and_not_only_who_asked(box: San
         "import subprocess\nsubprocess.Popen(['setsid', 'sleep', '777'])\nwhile True: pass", timeout=1
     )
     assert stuck.exit_code == 124
-    names = "import os\n[open(f'/proc/{n}/cmdline').read() for n in os.listdir('/proc') if n.isdigit()]"
-    assert not any("777" in line for line in (await box.run(names)).value)
+    names = (
+        "import contextlib, os\nfound = []\nfor name in os.listdir('/proc'):\n"
+        "    with contextlib.suppress(OSError):\n        found.append(open(f'/proc/{name}/cmdline').read())\nfound"
+    )
+    found = (await box.run(names)).value
+    assert found and not any("777" in line for line in found)
 
 
 async def test_a_file_of_a_hundred_mib_goes_in_and_comes_out(box: Sandbox) -> None:

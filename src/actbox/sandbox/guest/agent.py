@@ -2,7 +2,7 @@
 
 It needs nothing installed. The host sends the guest's own code over standard input (`agent_boot.py`), then speaks
 frames (`frames.py`): it opens guests, which the zygote forks, and the agent carries what goes in and out of them; it
-asks for files, which threads of the agent read and write. When standard input ends, so does all that the agent made.
+asks for files, which threads of the agent read and write. When the host goes, so does all that the agent made.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _PATIENCE_SECONDS = 1.0
 _SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 
 
-def main(config: Dict[str, Any]) -> NoReturn:
-    """Serve the host at standard input and output until it goes."""
+def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
+    """Serve the host, at standard input and output or at the other end of a socket, until it goes."""
     set_dumpable(False)  # or programs, which are the same user's, could look into it
     set_name("actbox-agent")
     become_subreaper()
@@ -73,7 +73,8 @@ def main(config: Dict[str, Any]) -> NoReturn:
         words += piece
         if words == b"\n":
             break
-    agent = Agent(ours, child, workspace, alone=config["alone"], is_ours=not config["workspace"])
+    reading, writing = (descriptor, os.dup(descriptor)) if descriptor else (0, 1)
+    agent = Agent(reading, writing, ours, child, workspace, alone=config["alone"], is_ours=not config["workspace"])
     agent.hello(words.decode("utf-8", "replace").split("\n"))
     agent.serve()
 
@@ -101,8 +102,22 @@ def _end_all_others() -> None:
 class Agent:
     """Carries bytes between the host and guests."""
 
-    def __init__(self, to_zygote: socket.socket, child: int, workspace: str, alone: bool, is_ours: bool) -> None:
-        """`child` is the zygote; `alone` is as in `AgentConfig`; a workspace that `is_ours` is removed at the end."""
+    def __init__(
+        self,
+        reading: int,
+        writing: int,
+        to_zygote: socket.socket,
+        child: int,
+        workspace: str,
+        alone: bool,
+        is_ours: bool,
+    ) -> None:
+        """`reading` and `writing` are descriptors to the host, which may not be one and the same number.
+
+        `child` is the zygote; `alone` is as in `AgentConfig`; a workspace that `is_ours` is removed at the end.
+        """
+        self._reading = reading
+        self._writing = writing
         self._zygote = to_zygote
         self._child = child
         self._alone = alone
@@ -121,9 +136,9 @@ class Agent:
         self._tree = Tree(workspace)
         self._files = FileService(self._tree, self.wake)
         self._woken, self._wake = os.pipe()
-        for descriptor in (0, 1, self._woken, self._wake):
+        for descriptor in (reading, writing, self._woken, self._wake):
             os.set_blocking(descriptor, False)
-        self.watch(0, select.POLLIN, lambda events: self._receive())
+        self.watch(reading, select.POLLIN, lambda events: self._receive())
         self.watch(self._woken, select.POLLIN, lambda events: self._take_from_files())
         self.watch(self._zygote.fileno(), select.POLLIN, lambda events: self._lose_zygote())
 
@@ -251,9 +266,11 @@ class Agent:
 
     def _receive(self) -> None:
         try:
-            data = os.read(0, _READ_BYTES)
+            data = os.read(self._reading, _READ_BYTES)
         except BlockingIOError:
             return
+        except ConnectionError:
+            data = b""
         if not data:
             self._end()
         for kind, part, stream, payload in self._parser.feed(data):
@@ -286,7 +303,7 @@ class Agent:
         while self._unsent:
             piece = self._unsent[0]
             try:
-                sent = os.write(1, piece)
+                sent = os.write(self._writing, piece)
             except BlockingIOError:
                 break
             except OSError:
@@ -296,7 +313,7 @@ class Agent:
                 self._unsent[0] = piece[sent:]
                 break
             self._unsent.popleft()
-        self.watch(1, select.POLLOUT if self._unsent else 0, lambda events: None)
+        self.watch(self._writing, select.POLLOUT if self._unsent else 0, lambda events: None)
         if was_full and not self.is_full:
             for run in list(self._runs.values()):
                 run.go_on()

@@ -1,5 +1,7 @@
 """How an interpreter anywhere becomes an agent: `BOOT` is all that is passed to `python -c`; the rest is sent to it.
 
+An argument after it is the descriptor of a socket to the host; without one that is standard input and output.
+
 What is sent is the source of the guest's modules by name, which are imported from memory as a package `_actbox.guest`,
 so that nothing is written there, and a program's own modules cannot be mistaken for ours.
 """
@@ -16,15 +18,17 @@ if TYPE_CHECKING:
     from typing import Any, Dict
 
 BOOT = """
-import json, os, struct, zlib
+import json, os, struct, sys, zlib
+descriptor = int((sys.argv + ['0'])[1])
 def read(count):
     data = b''
     while len(data) < count:
-        piece = os.read(0, count - len(data))
+        piece = os.read(descriptor, count - len(data))
         if not piece: os._exit(1)
         data += piece
     return data
 sent = json.loads(zlib.decompress(read(*struct.unpack('!I', read(4)))))
+sent['descriptor'] = descriptor
 exec(compile(sent['loader'], '<actbox>', 'exec'), sent)
 """
 
@@ -44,7 +48,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.insert(0, Finder())
 import _actbox.guest.agent
-_actbox.guest.agent.main(config)
+_actbox.guest.agent.main(config, descriptor)
 """
 
 

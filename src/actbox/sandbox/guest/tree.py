@@ -160,7 +160,7 @@ class Tree:
             os.close(folder)
 
     def empty(self, kept: Sequence[str]) -> None:
-        """Remove everything but the folders that are to be kept, which are emptied where they are folders."""
+        """Remove everything but what is to be kept, which is left as it is."""
         _empty(self._top, kept)
 
     def _make_output_anew(self) -> bool:

@@ -159,6 +159,8 @@ class Connection:
             data = os.read(self._reading, _READ_BYTES)
         except BlockingIOError:
             return
+        except ConnectionError:
+            data = b""
         if not data:
             self._hear_words()
             self._end("the agent has ended", False)

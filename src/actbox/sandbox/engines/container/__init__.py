@@ -7,7 +7,6 @@ matter of `sandbox/remote/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from actbox.core.policy import Policy
@@ -26,7 +25,6 @@ def open_engine(
     upstream: Upstream | None,
     *,
     image: str | None = None,
-    packages: Iterable[str] = (),
     runtime: str = "",
     container: str | None = None,
     client: str = "",
@@ -34,13 +32,10 @@ def open_engine(
     """Return a sandbox.
 
     `image` is an image that is there already, with a Python of version 3.9 or later; without one programs have the
-    host's own interpreter and its packages, read-only. `packages` are what programs can import instead of those, as
-    pip and uv name them. `runtime` is the container runtime: `runsc` is gVisor, `kata` a virtual machine for each
-    container; else it is the usual one. `container` is the name or id of a container that runs already, in which
-    nothing is made or removed but programs and a folder below /tmp. `client` is `podman` or `docker`; else it is the
-    first of them that is there. Raises `Unsupported` where the policy asks for what containers do not have.
+    host's own interpreter and its packages, read-only. `runtime` is the container runtime: `runsc` is gVisor, `kata` a
+    virtual machine for each container; else it is the usual one. `container` is the name or id of a container that runs
+    already, in which nothing is made or removed but programs and a folder below /tmp. `client` is `podman` or `docker`;
+    else it is the first of them that is there. Raises `Unsupported` where the policy asks for what containers do not
+    have.
     """
-    return ContainerSandbox(
-        policy,
-        Options(image=image, packages=tuple(packages), runtime=runtime, container=container, client=client),
-    )
+    return ContainerSandbox(policy, Options(image=image, runtime=runtime, container=container, client=client))

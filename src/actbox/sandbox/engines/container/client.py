@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +36,11 @@ class Client:
     def is_podman(self) -> bool:
         """Whether it is Podman, which has options that Docker has not."""
         return self.name == "podman"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether what it starts is a child of this machine's kernel, and gets descriptors from the command itself."""
+        return self.is_podman and sys.platform == "linux" and not os.environ.get("CONTAINER_HOST")
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of a subcommand."""

@@ -93,7 +93,7 @@ class Container:
             if self._agent is None or not self._agent.alive:
                 if self._agent is not None:
                     self._agent.close()
-                self._agent = Agent.start(agent_command(self._build, self.name, self.user), self._build.agent)
+                self._agent = Agent.start(self._agent_command(), self._build.agent, at_socket=self._has_socket)
             return self._agent
 
     @property
@@ -117,6 +117,17 @@ class Container:
         with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
         remove_folder(self.folder)
+
+    @property
+    def _has_socket(self) -> bool:
+        """Whether the agent can have a socket to this process: its kernel must be this one's."""
+        build = self._build
+        return build.client.is_local and build.runtime not in _APART
+
+    def _agent_command(self) -> list[str]:
+        way = ["--preserve-fds", "1"] if self._has_socket else ["--interactive"]
+        arguments = agent_arguments(self._build.root.python, at_socket=self._has_socket)
+        return self._build.client.command("exec", *way, "--user", f"{self.user}:{self.user}", self.name, *arguments)
 
     def _at_once(self) -> Sequence[str]:
         return ["--time", "0", "--volumes"] if self._build.client.is_podman else ["--volumes"]
@@ -175,12 +186,6 @@ class Container:
             host = show(mount, f"{self._shown}/{number}", self.user)
             arguments += ["--volume", f"{host}:{path}:{mount.mode}"]
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
-
-
-def agent_command(build: Build, name: str, user: int | None) -> list[str]:
-    """Return the command that starts an agent in a container, as a user of it."""
-    who = ["--user", f"{user}:{user}"] if user is not None else []
-    return build.client.command("exec", "--interactive", *who, name, *agent_arguments(build.root.python))
 
 
 def _hard(which: int, most: int) -> int:

@@ -39,7 +39,6 @@ class Options:
     """What is the engine's own to choose; see `open_engine`."""
 
     image: str | None = None
-    packages: tuple[str, ...] = ()
     runtime: str = ""
     container: str | None = None
     client: str = ""
@@ -53,8 +52,8 @@ class Options:
             raise InvalidValue(f"runtime must be a name such as 'runsc', not {self.runtime!r}")
         if self.client not in ("", "podman", "docker"):
             raise InvalidValue(f"client must be 'podman' or 'docker', not {self.client!r}")
-        if self.container is not None and (self.image is not None or self.packages or self.runtime):
-            raise InvalidValue("a container that is there already has its own image, packages and runtime")
+        if self.container is not None and (self.image is not None or self.runtime):
+            raise InvalidValue("a container that is there already has its own image and runtime")
 
 
 class ContainerSandbox(LocalSandbox):
