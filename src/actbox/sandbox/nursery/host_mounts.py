@@ -90,6 +90,14 @@ class HostMounts:
             raise
         return made
 
+    def check(self, mount: Dict[str, Any]) -> None:
+        """Raise `Refused` where `make` would."""
+        source = _open_same(mount)
+        try:
+            self._check(source, mount)
+        finally:
+            os.close(source)
+
     def _restrict(self, descriptor: int, mode: str) -> None:
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         if mode in ("ro", "input"):

@@ -21,7 +21,7 @@ from actbox.sandbox.artifacts import MADE_ANEW, Candidate, choose
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import FileInfo
 from actbox.sandbox.left_out import LeftOut, shown
-from actbox.sandbox.workspace import Workspace, names_below, told
+from actbox.sandbox.workspace import NO_FOLDER, Workspace, names_below, told
 
 from .connection import Connection
 from .files import ask, begin, lines_of
@@ -74,6 +74,12 @@ class RemoteWorkspace:
     def read(self, path: str) -> bytes:
         """Return a regular file's content."""
         names = self._names(path)
+        if (mine := self._at_input(names)) is not None:
+            try:
+                return mine.read(path)
+            except FileError as error:
+                if error.errno not in NO_FOLDER:  # else it may lie in what is mounted there
+                    raise
         with told(path):
             return self._read(names, self._most)
 

@@ -12,7 +12,7 @@ from actbox.sandbox.traits import EngineCheck
 from .client import CommandFailed, find_client
 from .engine import ContainerSandbox, Options
 
-_SECONDS = 5.0
+_SECONDS = 10.0
 
 
 def check() -> EngineCheck:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
-from actbox.core.private_places import identity_of
 from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.nursery import linux
-from actbox.sandbox.nursery.identity import has_privilege, write_map
+from actbox.sandbox.nursery.host_mounts import HostMounts, Refused
+from actbox.sandbox.nursery.identity import Identity, has_privilege, write_map
 
 _AT_FDCWD = -100
 _RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
@@ -30,17 +30,20 @@ _IN_A_USER_NAMESPACE = (
 def show(mount: FileMount, place: str, user: int) -> str:
     """Return the path to mount for a policy's mount; `place` is where an id-mapped one may be put.
 
-    Raises `SandboxUnavailable` where what lies there is not what lay there when the policy was made.
+    Raises `SandboxUnavailable` where what lies there is not what lay there when the policy was made, or where more than
+    files would come along.
     """
-    try:
-        is_same = identity_of(mount.host_path) == mount.identity
-    except OSError as error:
-        raise SandboxUnavailable(f"{mount.host_path} cannot be mounted any more: {error.strerror}") from error
-    if not is_same:
-        raise SandboxUnavailable(
-            f"{mount.host_path} cannot be mounted, since something else lay there when the policy was made; "
-            "make a new FileMount for what is there now"
-        )
+    if sys.platform == "linux":
+        asked = {
+            "host_path": str(mount.host_path),
+            "identity": list(mount.identity),
+            "is_folder": mount.host_path.is_dir(),
+            "mode": mount.mode,
+        }
+        try:
+            HostMounts(Identity(privileged=False), -1).check(asked)
+        except Refused as why:
+            raise SandboxUnavailable(str(why)) from why
     if sys.platform == "linux" and has_privilege():
         with contextlib.suppress(OSError):  # a file system that cannot: programs may then do what others may
             _show_mapped(str(mount.host_path), place, user)
