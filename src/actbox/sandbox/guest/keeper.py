@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional, Tuple
 
 # How often the tree is looked at, in milliseconds: less and less often.
-_FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 250
+_FIRST_LOOK_MS, _LAST_LOOK_MS = 50, 100
 _REAP_MS = 5
 _CHANNEL = 3
 _MIB = 2**20
