@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -71,20 +71,15 @@ def why_no_namespaces() -> str:
 
 
 # Those that need what a fresh machine has not: `make test-engines` installs it.
-<<<<<<< HEAD
 INSTALLED_APART = frozenset({"container", "hyperlight"})
 
 
-@pytest.fixture(params=FULL_CPYTHON)
-=======
-INSTALLED_APART = frozenset({"container"})
-ENGINES_TO_TEST = [
-    pytest.param(name, marks=pytest.mark.engines) if name in INSTALLED_APART else name for name in FULL_CPYTHON
-]
+def with_marks(engines: Iterable[str]) -> list[Any]:
+    """Return engines as parameters of tests, which leave those to another run that need what is installed apart."""
+    return [pytest.param(name, marks=pytest.mark.engines) if name in INSTALLED_APART else name for name in engines]
 
 
-@pytest.fixture(params=ENGINES_TO_TEST)
->>>>>>> 3a54549 (Run programs in containers, as forks of a warm interpreter)
+@pytest.fixture(params=with_marks(FULL_CPYTHON))
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and runs Python, in which the suite's programs are."""
     found = engine_check(request.param)

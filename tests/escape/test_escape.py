@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from actbox.sandbox.languages import FULL_CPYTHON
-from tests.conftest import engine_check
+from tests.conftest import engine_check, with_marks
 from tests.escape.attempt import Attempt, Bare, NotApplicable, Outcome
 from tests.escape.ground import Fresh, one_box
 from tests.escape.host_things import host_things
@@ -31,7 +31,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         yield made
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=ISOLATING)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=with_marks(ISOLATING))
 async def attacker(request: pytest.FixtureRequest, things: dict[str, Any]) -> AsyncIterator[Fresh]:
     found = engine_check(request.param)
     if not found.works:
@@ -52,7 +52,7 @@ async def test_a_guest_cannot(attempt: Attempt, attacker: Fresh) -> None:
 
 # The same attempts once more; `make escape` makes them too.
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ISOLATING)
+@pytest.mark.parametrize("engine", with_marks(ISOLATING))
 @pytest.mark.parametrize(
     "group", [group.name for group in GROUPS if any(isinstance(a.tries, str) for a in group.attempts)]
 )
