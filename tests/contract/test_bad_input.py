@@ -161,7 +161,7 @@ async def test_memory_of_all_processes_together_is_limited(isolated_engine: str,
 async def test_shared_memory_is_limited_too(isolated_engine: str, open_box: OpenBox) -> None:
     traits = engine_check(isolated_engine).traits
     assert traits is not None
-    counts_shared = traits.enforced["memory_mib"].startswith(("cgroup", "agent"))  # elsewhere it cannot be shared so
+    counts_shared = traits.enforced["memory_mib"].startswith("cgroup")  # elsewhere memory cannot be shared so
     box = await open_box(memory_mib=256)
     code = "import mmap\nm = mmap.mmap(-1, 2 << 30)\nfor i in range(0, 2 << 30, 4096): m[i] = 1"
     assert kind_of(await box.run(code)) is (ErrorKind.MEMORY if counts_shared else ErrorKind.POLICY)

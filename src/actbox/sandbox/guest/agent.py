@@ -59,7 +59,7 @@ def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        zygote.serve(theirs, config["preload"], variables)
+        zygote.serve(theirs, config["preload"], variables, bytes.fromhex(config["filter"]))
     theirs.close()
     workspace = config["workspace"] or tempfile.mkdtemp(prefix="actbox-")
     for name in ("input", "output"):

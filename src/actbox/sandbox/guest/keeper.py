@@ -18,7 +18,7 @@ import sys
 
 from . import descendants
 from .main import main as be_guest_main
-from .prctl import become_subreaper, end_with_parent, set_dumpable, set_name
+from .prctl import become_subreaper, end_with_parent, install_filter, set_dumpable, set_name
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _NO_LIMIT = float("inf")
 _GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
 
-def keep(control: int, channel: int, stdout: int, stderr: int) -> NoReturn:
-    """Fork the guest and keep it until it has ended; never returns."""
+def keep(control: int, channel: int, stdout: int, stderr: int, filter_program: bytes) -> NoReturn:
+    """Fork the guest and keep it until it has ended; never returns. A filter of system calls is the guest's only."""
     set_name("actbox-keeper")
     become_subreaper()
     os.setsid()
@@ -45,14 +45,14 @@ def keep(control: int, channel: int, stdout: int, stderr: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     first = os.fork()
     if first == 0:
-        _be_guest(channel, stdout, stderr)
+        _be_guest(channel, stdout, stderr, filter_program)
     signal.set_wakeup_fd(wake)
     for descriptor in (channel, stdout, stderr):
         os.close(descriptor)
     os._exit(_Keeper(first, socket.socket(fileno=control), woken).live())
 
 
-def _be_guest(channel: int, stdout: int, stderr: int) -> NoReturn:
+def _be_guest(channel: int, stdout: int, stderr: int, filter_program: bytes) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -66,6 +66,8 @@ def _be_guest(channel: int, stdout: int, stderr: int) -> NoReturn:
         close_from(_CHANNEL + 1)
         _be_first_to_go()
         set_dumpable(True)  # so that it can read its own /proc/self, as every process can
+        if filter_program:
+            install_filter(filter_program)
     except BaseException as error:
         sys.stderr.write("a guest could not begin: %s\n" % error)
         os._exit(125)

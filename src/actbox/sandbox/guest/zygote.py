@@ -17,13 +17,13 @@ from .prctl import become_subreaper, set_name
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import List, NoReturn, Sequence, Set
+    from typing import Dict, List, NoReturn, Sequence, Set
 
 # What is asked: a run with four descriptors, or an end of all that keepers which were killed have left.
 MAKE, SWEEP = b"m", b"s"
 
 
-def serve(sock: socket.socket, preload: Sequence[str], variables: dict) -> NoReturn:  # type: ignore[type-arg]
+def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str], filter_program: bytes) -> NoReturn:
     """Fork keepers as they are asked for; never returns."""
     set_name("actbox-zygote")
     os.setsid()
@@ -59,7 +59,8 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: dict) -> NoRet
             keeper = -1
         if keeper == 0:
             sock.close()
-            keep(*descriptors)
+            control, channel, stdout, stderr = descriptors
+            keep(control, channel, stdout, stderr, filter_program)
         if keeper > 0:
             keepers.add(keeper)
         for descriptor in descriptors:

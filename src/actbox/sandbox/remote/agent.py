@@ -42,6 +42,8 @@ class AgentConfig:
     """Environment variables of every guest."""
     keep_variables: bool = False
     """Whether guests have the variables too that the agent was started with."""
+    filter_program: bytes = b""
+    """A filter of system calls for every guest, as `nursery.seccomp.build` makes it for the architecture there."""
     alone: bool = False
     """Whether whatever runs there as the same user, and lies in `/tmp`, is its own to end and to remove."""
 
@@ -109,6 +111,7 @@ class Agent:
             "paths": list(config.paths),
             "variables": dict(config.variables),
             "keep_variables": config.keep_variables,
+            "filter": config.filter_program.hex(),
             "alone": config.alone,
         }
         if at_socket >= 0:

@@ -35,7 +35,7 @@ _MOST_PROCESSES = 32768
 _USERS = range(20_000, 60_000, 2)
 _MOST = 2**62
 # Runtimes whose kernel is another one, to which a file system of the host's own is far.
-_APART = ("runsc", "kata")
+APART = ("runsc", "kata")
 
 # The first process of a container. It takes in what has no parent any more, and ends, and the container with it, when
 # it has been alone for a minute: then whoever made the container has gone.
@@ -122,7 +122,7 @@ class Container:
     def _has_socket(self) -> bool:
         """Whether the agent can have a socket to this process: its kernel must be this one's."""
         build = self._build
-        return build.client.is_local and build.runtime not in _APART
+        return build.client.is_local and build.runtime not in APART
 
     def _agent_command(self) -> list[str]:
         way = ["--preserve-fds", "1"] if self._has_socket else ["--interactive"]
@@ -171,7 +171,7 @@ class Container:
         ]
         for place in ("workspace", "tmp"):
             made = f"{self._shown}/{place}"
-            if build.runtime not in _APART and make_tmpfs(made, limits.workspace_mib, self.user):
+            if build.runtime not in APART and make_tmpfs(made, limits.workspace_mib, self.user):
                 arguments += ["--volume", f"{made}:/{place}:rw,exec"]
             else:  # the command cannot say how many files there may be
                 arguments += ["--tmpfs", f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]

@@ -16,6 +16,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.engines.linux.nursery import GUEST_VARIABLES
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
+from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.guest import RemoteGuest
 from actbox.sandbox.remote.workspace import RemoteWorkspace
@@ -23,7 +24,7 @@ from actbox.sandbox.workspace import Workspace, open_folder
 
 from .brought import BroughtContainer
 from .client import find_client
-from .container import OWN_PROCESSES, Build, Container
+from .container import APART, OWN_PROCESSES, Build, Container
 from .image import host_root, named_root
 from .orphans import reap_once
 from .spares import Spares
@@ -184,7 +185,10 @@ class ContainerSandbox(LocalSandbox):
             input_points=tuple(
                 (path.removeprefix(inputs), folder) for path, folder in points if path.startswith(inputs)
             ),
-            agent=self._agent_config(alone=True, keep_variables=root.keeps_variables),
+            agent=dataclasses.replace(
+                self._agent_config(alone=True, keep_variables=root.keeps_variables),
+                filter_program=b"" if options.runtime in APART or not client.is_local else _filter_program(),
+            ),
         )
         self.traits = dataclasses.replace(self.traits, packages=root.packages)
         return Container(build)
@@ -197,6 +201,14 @@ class ContainerSandbox(LocalSandbox):
             keep_variables=keep_variables,
             alone=alone,
         )
+
+
+def _filter_program() -> bytes:
+    """Return the filter of system calls that guests of the `linux` engine have; on other processors there is none."""
+    try:
+        return seccomp.build()
+    except NotImplementedError:
+        return b""
 
 
 def _place_of(mount: FileMount) -> str:

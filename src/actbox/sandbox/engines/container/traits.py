@@ -36,7 +36,7 @@ def managed_traits(*, runtime: str, packages: str) -> Traits:
     kernel = {
         "runsc": "a kernel of its own in user space (gVisor)",
         "kata": "a virtual machine of its own (Kata)",
-    }.get(runtime, "the runtime's seccomp filter")
+    }.get(runtime, "the runtime's seccomp filter, and with Podman the linux engine's allow-list as well")
     enforced = {**_BY_HOST, **_BY_AGENT, "workspace_mib": "tmpfs"}
     if groups:
         enforced |= {"cpus": groups, "processes": f"{groups} and rlimit"}
