@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import subprocess
@@ -50,9 +51,10 @@ def somebodys_container(client: Client) -> Iterator[str]:
             client.run("rm", "--force", name)
 
 
-def names_of_ours(client: Client) -> set[str]:
-    """Return the containers that this engine has made."""
-    return set(client.run("ps", "--all", "--filter", "label=io.actbox", "--format", "{{.Names}}").split())
+def names_of(client: Client, process: int | None = None) -> set[str]:
+    """Return the containers that the engine has made for a process, this one unless told."""
+    names = client.run("ps", "--all", "--filter", "label=io.actbox=sandbox", "--format", "{{.Names}}").split()
+    return {name for name in names if name.startswith(f"actbox-{process or os.getpid()}-")}
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -216,6 +216,10 @@ class Agent:
         if run in self._ready:
             self._ready.remove(run)
         self._is_refill_due = True
+        if self._runs and all(other.held for other in self._runs.values()):
+            self._clear_shared()
+            for other in list(self._runs.values()):
+                other.release()
         if run.was_orphaned:
             self._ask_zygote(zygote.SWEEP, [])
 
@@ -250,13 +254,19 @@ class Agent:
         sys.exit("the process that guests are forked from has ended")
 
     def _open(self, stream: int, request: Dict[str, Any]) -> None:
-        if self._alone and not self._runs:
-            for folder in _SHARED:
-                self._clear(folder)
+        others = list(self._runs.values())
+        if self._alone and not others:
+            self._clear_shared()
         run = self._ready.popleft() if self._ready else self._make()
         self._runs[stream] = run
         self._is_refill_due = True
-        run.begin(stream, request)
+        # One that comes right after another's end begins when nothing is left of that.
+        held = self._alone and bool(others) and all(other.killed or other.held for other in others)
+        run.begin(stream, request, held)
+
+    def _clear_shared(self) -> None:
+        for folder in _SHARED:
+            self._clear(folder)
 
     def _clear(self, folder: str) -> None:
         with contextlib.suppress(OSError):  # there is no such folder here, or nothing that may be removed from it

@@ -60,7 +60,9 @@ class Run:
         self._channel_ends = False
         self._interrupts = 0
         self._channel_open = True
-        self._killed = False
+        self.killed = False
+        """Whether the host has no more use for it."""
+        self.held = False
         self._is_up = False
         self._finished = False
         self._ended: Optional[Dict[str, Any]] = None
@@ -71,9 +73,10 @@ class Run:
 
     # From the host
 
-    def begin(self, stream: int, request: Dict[str, Any]) -> None:
-        """Be the run that the host asks for."""
+    def begin(self, stream: int, request: Dict[str, Any], held: bool) -> None:
+        """Be the run that the host asks for; one that is `held` gets its program when it is released."""
         self.stream = stream
+        self.held = held
         if request["watch"]:
             self._tell_keeper({"watch": request["watch"]})
         if request["stdin"]:
@@ -87,7 +90,7 @@ class Run:
             self._room[part] += frames.credit_of(payload)
             self.go_on()
         elif kind == frames.KILL:
-            self._killed = True
+            self.killed = True
             self._tell_keeper({"do": "kill"})
             self._finish_if_ended()
         elif kind == frames.INTERRUPT:
@@ -106,6 +109,11 @@ class Run:
             self._stdin_ends = True
             self._write_stdin()
 
+    def release(self) -> None:
+        """Let it have its program."""
+        self.held = False
+        self._write_channel()
+
     def listen(self) -> None:
         """Watch what there is room for, and nothing else."""
         agent = self._agent
@@ -120,7 +128,7 @@ class Run:
                 self._on_stdout if part == STDOUT else self._on_stderr,
             )
         if self._channel_open:
-            events = select.POLLOUT if self._to_guest else 0
+            events = select.POLLOUT if self._to_guest and not self.held else 0
             # What was printed before a message comes before it.
             if self._room[CHANNEL] > 0 and not starved and not full:
                 events |= select.POLLIN
@@ -136,7 +144,7 @@ class Run:
 
     def _write_channel(self) -> None:
         sent = 0
-        while self._to_guest and self._channel_open:
+        while self._to_guest and self._channel_open and not self.held:
             piece = self._to_guest[0]
             try:
                 count = self._send(piece)
@@ -318,7 +326,7 @@ class Run:
             if (self._channel_open and self._read_channel()) or went_on:
                 self._agent.soon(self._finish_if_ended)
                 return
-        elif not self._killed:
+        elif not self.killed:
             return
         self._finished = True
         self._agent.send(frames.pack_json(frames.ENDED, self.stream, self._ended))

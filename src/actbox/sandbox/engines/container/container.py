@@ -34,6 +34,8 @@ _MOST_PROCESSES = 32768
 # No user of the host: each sandbox has one of its own, since the kernel counts processes by user.
 _USERS = range(20_000, 60_000, 2)
 _MOST = 2**62
+# What says more of the host's kernel than programs need, beside what runtimes hide by themselves.
+_MASKED = ("/proc/cmdline", "/proc/kallsyms", "/proc/config.gz", "/proc/modules", "/proc/filesystems", "/proc/version")
 # Runtimes whose kernel is another one, to which a file system of the host's own is far.
 APART = ("runsc", "kata")
 
@@ -177,6 +179,7 @@ class Container:
                 arguments += ["--tmpfs", f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]
         if build.client.is_podman:
             arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
+            arguments += ["--security-opt", f"mask={':'.join(_MASKED)}"]
         if limits.cpus < (os.cpu_count() or 1):
             arguments += ["--cpus", f"{limits.cpus:g}"]
         for host, inside in build.root.mounts:

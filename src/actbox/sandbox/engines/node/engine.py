@@ -23,6 +23,7 @@ from actbox.sandbox.engines.linux.nursery import environment_folders
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart
 from actbox.sandbox.requests import encode_program
+from actbox.sandbox.storage import Storage
 from actbox.sandbox.workspace import Workspace
 from actbox.tools import Toolset
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
@@ -70,7 +71,7 @@ class NodeSandbox(LinuxSandbox):
 
     async def _prepare(
         self,
-        workspace: Workspace,
+        workspace: Storage,
         program: Program | str,
         tools: Tools,
         frame_of: Callable[[dict[str, Any]], bytes],
