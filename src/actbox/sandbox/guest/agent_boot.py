@@ -17,6 +17,9 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict
 
+# Of other ways for a guest to begin, or to be.
+_ELSEWHERE = ("__init__.py", "agent_boot.py", "boot.py", "wasm.py")
+
 BOOT = """
 import json, os, struct, sys, zlib
 descriptor = int((sys.argv + ['0'])[1])
@@ -68,7 +71,7 @@ def own_modules() -> Dict[str, str]:
     folder = os.path.dirname(os.path.abspath(__file__))
     sources = {}
     for name in sorted(os.listdir(folder)):
-        if name.endswith(".py") and name not in ("__init__.py", "agent_boot.py", "boot.py"):
+        if name.endswith(".py") and name not in _ELSEWHERE:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 sources[name[: -len(".py")]] = file.read()
     return sources

@@ -26,7 +26,7 @@ _MIB = 2**20
 # What the agent, and what guests are forked from, may take of memory and of processes beside programs.
 _OWN_MIB = 256
 _OWN_PROCESSES = 64
-OWN_PROCESSES: Final = 10
+OWN_PROCESSES: Final = 8
 """Of the sandbox's user there are so many, or a few less, that are no program's."""
 _SHM_MIB = 64
 _MOST_OPEN_FILES = 65536
