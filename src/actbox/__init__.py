@@ -50,6 +50,7 @@ from .sandbox.contract import FileInfo, Files, Sandbox, Session
 from .sandbox.forks import Branches, Snapshot
 from .sandbox.languages import ENGINES_OF
 from .sandbox.opening import ENGINES, check, open_sandbox
+from .sandbox.shell import ProcessShell, ShellSandbox, shell_traits
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
 from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
@@ -87,12 +88,14 @@ __all__ = [
     "NetworkRequest",
     "Output",
     "Policy",
+    "ProcessShell",
     "Program",
     "Sandbox",
     "SandboxStopped",
     "SandboxUnavailable",
     "Secret",
     "Session",
+    "ShellSandbox",
     "Snapshot",
     "Tool",
     "ToolError",
@@ -107,6 +110,7 @@ __all__ = [
     "open_sandbox",
     "review",
     "run",
+    "shell_traits",
     "sync",
     "tool",
 ]

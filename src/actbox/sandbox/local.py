@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any, Self
 
 from actbox.core.errors import (
@@ -35,7 +34,7 @@ from .ending import Stop
 from .files import WorkspaceFiles
 from .guest_process import GuestProcess
 from .languages import wrong_language
-from .requests import check_names, encode_program, seconds_of, source_of
+from .requests import arguments_of, check_names, encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .siblings import Siblings
@@ -317,15 +316,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
     ) -> _Request:
         workspace = self._running()
-        if not isinstance(command, Iterable):
-            raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
-        arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
-        if not arguments or not all(isinstance(argument, str) for argument in arguments):
-            raise InvalidValue("execute() takes a command line, or a non-empty sequence of texts")
-        if not isinstance(stdin, bytes) or not isinstance(cwd, (str, NoneType)):
-            raise InvalidValue("execute() takes stdin as bytes and cwd as text")
-        if any("\0" in argument for argument in (*arguments, cwd or "")):
-            raise InvalidValue("a command cannot have a NUL character in it")
+        arguments = arguments_of(command, stdin, cwd)
         seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
         message = {"t": "exec", "arguments": arguments, "cwd": self._start_folder(cwd)}
         frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from types import NoneType
 from typing import Any
 
 from actbox.core.errors import InvalidValue
 from actbox.core.program import Program
 from actbox.tools import Toolset
 
+from .contract import Command
 from .guest import wire
 
 # What the guest takes as its first message; the program itself is bounded before.
@@ -33,6 +36,20 @@ def check_names(program: Program, toolset: Toolset) -> None:
 def source_of(program: Program | str) -> str:
     """Return the source of a program, however it was given."""
     return program.code if isinstance(program, Program) else program
+
+
+def arguments_of(command: Command, stdin: bytes, cwd: str | None) -> list[str]:
+    """Return the arguments that a command is, a shell's for text. Raises `InvalidValue` for what is no command."""
+    if not isinstance(command, Iterable):
+        raise InvalidValue(f"execute() takes a command line, or a sequence of texts, not {command!r}")
+    arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else [*command]
+    if not arguments or not all(isinstance(argument, str) for argument in arguments):
+        raise InvalidValue("execute() takes a command line, or a non-empty sequence of texts")
+    if not isinstance(stdin, bytes) or not isinstance(cwd, (str, NoneType)):
+        raise InvalidValue("execute() takes stdin as bytes and cwd as text")
+    if any("\0" in argument for argument in (*arguments, cwd or "")):
+        raise InvalidValue("a command cannot have a NUL character in it")
+    return arguments
 
 
 def seconds_of(timeout: float | None, most: float) -> float:

@@ -1,0 +1,151 @@
+"""The process that starts a program and leaves nothing of it behind, however the errand that asked for it ends.
+
+    errand ── warden ── program ── whatever it starts
+
+The warden holds a pipe that closes when the errand ends, for whatever reason: by the end of its work, killed by the
+shell, or because the connection broke. Then, or when the program has ended, the warden kills what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # importing typing costs each child memory
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, NoReturn, Optional, Tuple, Union
+
+    How = Dict[str, Union[int, float, None]]
+
+# <linux/prctl.h>
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+# How long what was killed may take to be gone; a process in the kernel's hands can take any time.
+_MOST_SECONDS = 10.0
+
+
+def inherit_orphans() -> None:
+    """Have processes whose parent is gone become this one's children, and keep others from looking into it (Linux)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, value: int) -> None:
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        return  # a Python without ctypes: what leaves the program's group of processes is then not ended
+
+
+def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn:
+    """Run a program in a process of its own, report its end as JSON, and end all that is left of it.
+
+    `errand` becomes readable when whoever asked for it is gone.
+    """
+    inherit_orphans()
+    woken, waker = os.pipe()
+    for end in (woken, waker):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    first = os.fork()
+    if first == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _prctl(_PR_SET_DUMPABLE, 1)
+        os.setsid()
+        program()
+    poll = select.poll()
+    poll.register(errand, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    how, _ = _reap(first)
+    while how is None and errand not in [ready for ready, _ in poll.poll()]:
+        _read_away(woken)
+        how, _ = _reap(first)
+    how = end_all(first, how)
+    with contextlib.suppress(OSError):  # nobody wants to know any more
+        os.write(report, json.dumps(how).encode("ascii"))
+    os._exit(0)
+
+
+def _read_away(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.read(descriptor, 4096)
+
+
+def _reap(first: int) -> Tuple[Optional[How], bool]:
+    """Wait for whatever has ended; return how `first` did, if it is among that, and whether children are left."""
+    how = None
+    while True:
+        try:
+            process, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return how, False
+        if process == 0:
+            return how, True
+        if process == first:
+            code = status >> 8 if os.WIFEXITED(status) else None
+            number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+            kib = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
+            how = {"code": code, "signal": number, "cpu_ms": (usage.ru_utime + usage.ru_stime) * 1000, "rss_kib": kib}
+
+
+def end_all(first: int, how: Optional[How] = None) -> Optional[How]:
+    """Kill this process's children and theirs until none is left; return how `first` ended, or `how` if it had."""
+    deadline = time.monotonic() + _MOST_SECONDS
+    if how is not None and not sys.platform.startswith("linux"):
+        # Its orphans are nobody's children here. As long as one is left, no other group can have this number.
+        _kill_group(first)
+    while True:
+        ended, are_left = _reap(first)
+        how = ended or how
+        if not are_left or time.monotonic() > deadline:
+            return how
+        if how is None:  # so its number is still its own
+            _kill_group(first)
+        for process in _descendants():
+            _kill(process)
+        time.sleep(0.001)
+
+
+def _kill_group(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, signal.SIGKILL)
+
+
+def _descendants() -> List[int]:
+    """Return the processes below this one, as `/proc` has them; nothing where there is none."""
+    children: Dict[int, List[int]] = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    for name in names:
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb") as file:
+                    # The name of a program may have anything in it, also brackets; the last one ends it.
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found, left = [], [os.getpid()]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found

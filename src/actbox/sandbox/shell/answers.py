@@ -1,0 +1,54 @@
+"""What an errand says, read from the text that came through the shell. Pure: text in, answers out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Final
+
+from actbox.core.errors import ActboxError
+from actbox.sandbox.guest.errands.answers import PIECE_BYTES
+
+KINDS: Final = frozenset("soecxfbrz")
+# A greeting of the shell's, before the errand says anything.
+_MOST_BEFORE = 256 * 1024
+_MOST_OF_A_LINE = 2 * PIECE_BYTES
+
+
+class ShellError(ActboxError):
+    """The shell did not do what it was asked for; the message says what it did instead."""
+
+
+class Answers:
+    """Reads lines of one letter and base64, from the one that has the token on. Raises `ShellError` for others."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._has_begun = False
+        self._rest = ""
+
+    def feed(self, text: str) -> Iterator[tuple[str, bytes]]:
+        """Yield each answer that is complete now: its kind and its bytes."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        if not self._has_begun:
+            # A shell may end lines in its own way.
+            bare = [line.rstrip("\r") for line in lines]
+            if self._token not in bare:
+                self._rest = self._rest[-_MOST_BEFORE:]
+                return
+            self._has_begun = True
+            lines = lines[bare.index(self._token) + 1 :]
+        for line in lines:
+            yield self._parse(line.rstrip("\r"))
+        if len(self._rest) > _MOST_OF_A_LINE:
+            raise ShellError("the shell said a line that is longer than any answer")
+
+    def _parse(self, line: str) -> tuple[str, bytes]:
+        kind = line[:1]
+        if kind not in KINDS or not kind:
+            raise ShellError(f"the shell said what is no answer: {line[:80]!r}")
+        try:
+            return kind, base64.b64decode(line[1:], validate=True)
+        except (binascii.Error, ValueError):
+            raise ShellError(f"the shell said what is no answer: {line[:80]!r}") from None

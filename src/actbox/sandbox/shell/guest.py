@@ -1,0 +1,191 @@
+"""A guest at the other end of a shell, as runs know one: its output, its channel and its end, fed from an errand.
+
+The errand is told everything at its beginning, since a shell takes no more later: the guest hears no answers, so its
+programs have no tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from actbox.core.limits import Limits
+from actbox.core.result import Artifact
+from actbox.sandbox.ending import Ending
+from actbox.sandbox.guest_process import GuestProcess
+
+from .answers import ShellError
+from .errands import as_object
+from .gathering import Gathered
+
+Said = AsyncGenerator[tuple[str, bytes]]
+
+
+class ShellGuest(GuestProcess):
+    """What runs at the other end. `begin` sends the errand; `aftermath` another one, if that was ended early."""
+
+    def __init__(self, begin: Callable[[], Said], aftermath: Callable[[], Said], limits: Limits) -> None:
+        loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._gathered = Gathered(limits)
+        self._ending: Ending | None = None
+        self._when_ended: list[Callable[[Ending], None]] = []
+        self._begun: asyncio.Future[None] = loop.create_future()
+        with contextlib.ExitStack() as opened:
+            self.sock, self._channel = socket.socketpair()
+            opened.callback(self._channel.close)
+            opened.callback(self.sock.close)
+            self._channel.setblocking(False)
+            self.stdout, self._stdout = os.pipe()
+            self.stderr, self._stderr = os.pipe()
+            opened.pop_all()
+        for descriptor in (self._stdout, self._stderr):
+            os.set_blocking(descriptor, False)
+        self._errand = loop.create_task(self._hear(begin))
+        self._life = loop.create_task(self._live(aftermath))
+
+    @property
+    def ended(self) -> bool:
+        return self._ending is not None
+
+    def when_ended(self, call: Callable[[Ending], None]) -> None:
+        if self._ending is None:
+            self._when_ended.append(call)
+        else:
+            asyncio.get_running_loop().call_soon(call, self._ending)
+
+    def interrupt(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        if self._ending is None:
+            self._errand.cancel()
+
+    async def begun(self, seconds: float) -> Ending | None:
+        """Wait until the program has started; return how it ended instead, if it never did, or not in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._begun)
+        if self._begun.done():
+            return self._ending
+        self.kill()
+        await self.wait()
+        return Ending(failure=f"the shell has not begun to run the program after {seconds:.0f} seconds")
+
+    async def collected(self) -> tuple[list[Artifact], list[str]]:
+        """Return the artifacts, and a sentence for each that was left out, once the errand is over."""
+        await asyncio.shield(self._life)
+        return self._gathered.result()
+
+    async def over(self) -> None:
+        """End the errand, also where it only has artifacts left to tell; return when nothing of it is left."""
+        self._errand.cancel()
+        await asyncio.shield(self._life)
+
+    async def _live(self, aftermath: Callable[[], Said]) -> None:
+        await asyncio.wait([self._errand])
+        if self._errand.cancelled():
+            failure = await self._gather(aftermath)
+        else:
+            error = self._errand.exception()
+            failure = "" if error is None else str(error) or type(error).__name__
+        self._gathered.failed(failure)
+        self._tell(Ending(signal=9) if self._errand.cancelled() and not failure else Ending(failure=failure))
+
+    async def _gather(self, aftermath: Callable[[], Said]) -> str:
+        """Wait until nothing is left of a run that was ended, and gather what it made; return why that failed."""
+        self._gathered = Gathered(self._limits)
+        try:
+            async with aclosing(aftermath()) as said:
+                async for kind, data in said:
+                    self._gathered.take(kind, data)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    async def _hear(self, begin: Callable[[], Said]) -> None:
+        async with aclosing(begin()) as said:
+            async for kind, data in said:
+                if kind == "s":
+                    self._set_begun()
+                elif kind == "o":
+                    await _write(self._stdout, data)
+                elif kind == "e":
+                    await _write(self._stderr, data)
+                elif kind == "c":
+                    await self._pass_on(data)
+                elif kind == "x":
+                    self._tell(_ending_of(data))
+                else:
+                    self._gathered.take(kind, data)
+        if self._ending is None:
+            raise ShellError("the shell has not said how the program ended")
+
+    async def _pass_on(self, data: bytes) -> None:
+        # A run that is over has closed its end.
+        with contextlib.suppress(OSError):
+            if data:
+                await asyncio.get_running_loop().sock_sendall(self._channel, data)
+            else:
+                self._channel.shutdown(socket.SHUT_WR)
+
+    def _set_begun(self) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None)
+
+    def _tell(self, ending: Ending) -> None:
+        if self._ending is not None:
+            return
+        self._ending = ending
+        self._channel.close()
+        os.close(self._stdout)
+        os.close(self._stderr)
+        self._set_begun()
+        for call in self._when_ended:
+            call(ending)
+
+
+async def _write(descriptor: int, data: bytes) -> None:
+    """Write all of it, waiting for whoever reads; if nobody does any more, let it go."""
+    loop = asyncio.get_running_loop()
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            writable = loop.create_future()
+            loop.add_writer(descriptor, _set, writable)
+            try:
+                await writable
+            finally:
+                loop.remove_writer(descriptor)
+        except OSError:
+            return
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _ending_of(data: bytes) -> Ending:
+    """Return how a program ended, as the errand tells it."""
+    if data == b"null":
+        return Ending(failure="something ended the process that watches over the program")
+    try:
+        how = as_object(data)
+        code, number = how["code"], how["signal"]
+        if not ((isinstance(code, int) and number is None) or (isinstance(number, int) and code is None)):
+            raise ValueError
+        return Ending(
+            exit_code=None if code is None else min(max(code, 0), 255),
+            signal=None if number is None else min(max(number, 1), 64),
+            cpu_ms=min(max(float(how["cpu_ms"]), 0.0), 1e12),
+            max_rss_bytes=min(max(int(how["rss_kib"]), 0), 2**40) * 1024,
+        )
+    except (KeyError, TypeError, ValueError):
+        raise ShellError("the shell has not said how the program ended") from None

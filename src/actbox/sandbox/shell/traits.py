@@ -1,0 +1,44 @@
+"""What a sandbox over a shell does by itself, whatever the shell is in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from actbox.sandbox.traits import Traits
+
+ENFORCED: Final = {
+    "wall_seconds": "host timer",
+    "cpu_seconds": "rlimit for each process",
+    "memory_mib": "rlimit for each process",
+    "open_files": "rlimit",
+    "file_mib": "rlimit",
+    "output_bytes": "host",
+    "message_bytes": "host",
+    "artifacts": "host",
+    "artifact_mib": "host",
+}
+
+NOTES: Final = (
+    "the workspace is a temporary folder behind the shell, so /workspace, /input and /output do not exist: use "
+    "relative paths",
+    "a shell takes nothing more once a program runs: there are no tools and no sessions",
+    "the number of processes, the size of the workspace and the share of the processors are not limited",
+)
+
+
+def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more: Any) -> Traits:
+    """Return the traits of a sandbox over a shell; `more` are fields of `Traits` that are otherwise here.
+
+    `isolation` is a phrase on what the shell is in, and `isolated` whether a hostile program is kept in there.
+    """
+    fields: dict[str, Any] = {
+        "packages": "those of the Python behind the shell",
+        "enforced": ENFORCED,
+        "network": "everything that the machine behind the shell reaches",
+        "tools": False,
+        "await_tools": False,
+        "parallel_tools": False,
+        **more,
+    }
+    notes = (*NOTES, *fields.pop("notes", ()))
+    return Traits(engine=engine, isolation=isolation, isolated=isolated, notes=notes, **fields)
