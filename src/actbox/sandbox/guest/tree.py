@@ -71,6 +71,11 @@ class Tree:
                     os.unlink(draft, dir_fd=folder)
                 raise
 
+    def take(self, path: str, names: Sequence[str]) -> None:
+        """Put a file that lies elsewhere on this file system in its place, all at once."""
+        with self._parent(names, make=True) as (folder, name):
+            os.rename(path, name, dst_dir_fd=folder)
+
     def remove(self, names: Sequence[str], recursive: bool) -> None:
         """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
         with self._parent(names) as (folder, name):
@@ -192,6 +197,14 @@ class Tree:
             yield folder
         finally:
             os.close(folder)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and all that lies in it, if it is there, however hard a program has made that."""
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(path, 0o700)
+        empty_folder(path)
+        os.rmdir(path)
 
 
 def empty_folder(path: str) -> None:

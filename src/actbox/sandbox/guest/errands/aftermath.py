@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
+from ..tree import remove_folder
 from .answers import Answers
-from .folders import remove_tree
 from .outputs import tell
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -41,7 +41,7 @@ def finish(request: Dict[str, Any], answers: Answers) -> None:
     folder = request["run"]
     marks = os.path.join(folder, "marks")
     tell(request["workspace"], marks, request["artifacts"], request["artifact_bytes"], answers)
-    remove_tree(folder)
+    remove_folder(folder)
 
 
 def _let_go(folder: str) -> Optional[IO[bytes]]:

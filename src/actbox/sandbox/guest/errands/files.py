@@ -5,33 +5,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat as stat_modes
 
+from ..tree import Tree
 from .answers import Answers
-from .folders import FOLDER, open_folder
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import IO, Any, Callable, Dict, Iterator, List, Sequence, Tuple
+    from typing import IO, Any, Callable, Dict
 
     Errand = Callable[[Dict[str, Any], IO[bytes], Answers], None]
 
-# Not to wait for the other end of a named pipe that a program put where a file should be.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Each folder on the way is open while what is below it is listed.
-_MAX_DEPTH = 64
 _READ_BYTES = 256 * 1024
 
 
 def read(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Say `most` bytes of a regular file from `start` on, and which file it is, by what changes with it."""
-    folder, name = _parent(request["root"], request["parts"])
-    descriptor = os.open(name, _FILE, dir_fd=folder)
+    descriptor = _tree(request).open_file(request["parts"])
     status = os.fstat(descriptor)
-    if stat_modes.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "is a folder")
-    if not stat_modes.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "is not a regular file")
     os.lseek(descriptor, request["start"], os.SEEK_SET)
     left = request["most"]
     is_over = False
@@ -64,8 +54,7 @@ def write(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
                 _write_all(file, data)
             if request["last"]:
                 os.fchmod(descriptor, 0o644)  # whatever this account's mask is
-                folder, name = _parent(request["root"], request["parts"], make=True)
-                os.rename(draft, name, dst_dir_fd=folder)
+                _tree(request).take(draft, request["parts"])
     except BaseException:
         _forget(draft)
         raise
@@ -91,98 +80,34 @@ def drop(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
 
 def remove(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Remove a file, a link, an empty folder, or if it is to be `recursive` a folder and all below it."""
-    folder, name = _parent(request["root"], request["parts"])
-    if not stat_modes.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=folder)
-    elif request["recursive"]:
-        _remove_tree(folder, name)
-    else:
-        os.rmdir(name, dir_fd=folder)
+    _tree(request).remove(request["parts"], request["recursive"])
     answers.say_json("r", {})
-
-
-def _remove_tree(folder: int, name: str) -> None:
-    """Remove a folder however deep it is: each folder in it is moved up, so that one is open at a time."""
-    left = [name]
-    while left:
-        name = left.pop()
-        inner = os.open(name, FOLDER, dir_fd=folder)
-        try:
-            for found in os.listdir(inner):
-                if stat_modes.S_ISDIR(os.stat(found, dir_fd=inner, follow_symlinks=False).st_mode):
-                    left.append(".%s.part" % os.urandom(8).hex())
-                    os.rename(found, left[-1], src_dir_fd=inner, dst_dir_fd=folder)
-                else:
-                    os.unlink(found, dir_fd=inner)
-        finally:
-            os.close(inner)
-        os.rmdir(name, dir_fd=folder)
 
 
 def list_folder(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Say the entries of a folder, if it is to be `recursive` with all below it."""
-    parts = request["parts"]
-    folder = open_folder(request["root"], parts)
-    entries = list(_entries(folder, "/".join(parts), request["recursive"], 0))
-    answers.say_json("r", {"entries": entries})
-
-
-def _entries(folder: int, prefix: str, recursive: bool, depth: int) -> Iterator[List[Any]]:
-    if depth > _MAX_DEPTH:
-        raise OSError(errno.ELOOP, "folders are nested more than %d deep" % _MAX_DEPTH)
-    for name in os.listdir(folder):
-        path = "%s/%s" % (prefix, name) if prefix else name
-        try:
-            info = _info(path, os.stat(name, dir_fd=folder, follow_symlinks=False))
-        except FileNotFoundError:  # removed meanwhile by a program
-            continue
-        yield info
-        if recursive and info[1] == "folder":
-            try:
-                inner = os.open(name, FOLDER, dir_fd=folder)
-            except FileNotFoundError:
-                continue
-            try:
-                for entry in _entries(inner, path, recursive, depth + 1):
-                    yield entry
-            finally:
-                os.close(inner)
+    answers.say_json("r", {"entries": list(_tree(request).list(request["parts"], request["recursive"]))})
 
 
 def stat(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Say what one entry is."""
-    parts = request["parts"]
-    folder, name = _parent(request["root"], parts)
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    answers.say_json("r", {"entries": [_info("/".join(parts) or ".", status)]})
-
-
-def _info(path: str, status: os.stat_result) -> List[Any]:
-    kind = "other"
-    for name, test in (("file", stat_modes.S_ISREG), ("folder", stat_modes.S_ISDIR), ("link", stat_modes.S_ISLNK)):
-        if test(status.st_mode):
-            kind = name
-    return [path, kind, status.st_size if kind != "other" else 0, status.st_mtime]
+    answers.say_json("r", {"entries": [_tree(request).stat(request["parts"])]})
 
 
 def make_dir(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Make a folder and its parents."""
-    open_folder(request["root"], request["parts"], make=True)
+    _tree(request).make_dir(request["parts"])
     answers.say_json("r", {})
 
 
 def move(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Rename within the workspace."""
-    from_folder, from_name = _parent(request["root"], request["parts"])
-    os.stat(from_name, dir_fd=from_folder, follow_symlinks=False)  # before folders are made for what is not there
-    to_folder, to_name = _parent(request["root"], request["to"], make=True)
-    os.replace(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+    _tree(request).move(request["parts"], request["to"])
     answers.say_json("r", {})
 
 
-def _parent(root: str, parts: Sequence[str], make: bool = False) -> Tuple[int, str]:
-    """Return the folder that an entry is in, open until this process ends, and the entry's name in it."""
-    return open_folder(root, parts[:-1], make), parts[-1] if parts else "."
+def _tree(request: Dict[str, Any]) -> Tree:
+    return Tree(request["root"])
 
 
 ERRANDS: Dict[str, Errand] = {

@@ -26,9 +26,9 @@ def main(request: Dict[str, Any], stdin: IO[bytes]) -> None:
 
         aftermath(request, answers)
     elif errand == "remove":
-        from .folders import remove_tree
+        from ..tree import remove_folder
 
-        remove_tree(request["folder"])
+        remove_folder(request["folder"])
         answers.say_json("r", {})
     else:
         _about_files(errand, request, stdin, answers)

@@ -16,34 +16,23 @@ import signal
 import sys
 import time
 
+from .. import descendants
+from ..prctl import become_subreaper, set_dumpable
+
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, NoReturn, Optional, Tuple, Union
+    from typing import Callable, Dict, NoReturn, Optional, Tuple, Union
 
     How = Dict[str, Union[int, float, None]]
 
-# <linux/prctl.h>
-_PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
 # How long what was killed may take to be gone; a process in the kernel's hands can take any time.
 _MOST_SECONDS = 10.0
 
 
 def inherit_orphans() -> None:
     """Have processes whose parent is gone become this one's children, and keep others from looking into it (Linux)."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_DUMPABLE, 0)
-
-
-def _prctl(option: int, value: int) -> None:
-    if not sys.platform.startswith("linux"):
-        return
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        return  # a Python without ctypes: what leaves the program's group of processes is then not ended
+    become_subreaper()
+    set_dumpable(False)
 
 
 def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn:
@@ -61,7 +50,7 @@ def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn
     if first == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _prctl(_PR_SET_DUMPABLE, 1)
+        set_dumpable(True)  # so that it can read its own /proc/self, as every process can
         os.setsid()
         program()
     poll = select.poll()
@@ -69,17 +58,13 @@ def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn
     poll.register(woken, select.POLLIN)
     how, _ = _reap(first)
     while how is None and errand not in [ready for ready, _ in poll.poll()]:
-        _read_away(woken)
+        with contextlib.suppress(BlockingIOError):
+            os.read(woken, 4096)
         how, _ = _reap(first)
     how = end_all(first, how)
     with contextlib.suppress(OSError):  # nobody wants to know any more
         os.write(report, json.dumps(how).encode("ascii"))
     os._exit(0)
-
-
-def _read_away(descriptor: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        os.read(descriptor, 4096)
 
 
 def _reap(first: int) -> Tuple[Optional[How], bool]:
@@ -102,7 +87,7 @@ def _reap(first: int) -> Tuple[Optional[How], bool]:
 def end_all(first: int, how: Optional[How] = None) -> Optional[How]:
     """Kill this process's children and theirs until none is left; return how `first` ended, or `how` if it had."""
     deadline = time.monotonic() + _MOST_SECONDS
-    if how is not None and not sys.platform.startswith("linux"):
+    if how is not None and not descendants.HAS_PROC:
         # Its orphans are nobody's children here. As long as one is left, no other group can have this number.
         _kill_group(first)
     while True:
@@ -112,40 +97,10 @@ def end_all(first: int, how: Optional[How] = None) -> Optional[How]:
             return how
         if how is None:  # so its number is still its own
             _kill_group(first)
-        for process in _descendants():
-            _kill(process)
+        descendants.end_below(os.getpid())
         time.sleep(0.001)
 
 
 def _kill_group(process: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
-
-
-def _kill(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(process, signal.SIGKILL)
-
-
-def _descendants() -> List[int]:
-    """Return the processes below this one, as `/proc` has them; nothing where there is none."""
-    children: Dict[int, List[int]] = {}
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return []
-    for name in names:
-        if name.isdigit():
-            try:
-                with open("/proc/%s/stat" % name, "rb") as file:
-                    # The name of a program may have anything in it, also brackets; the last one ends it.
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(name))
-    found, left = [], [os.getpid()]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
-    return found
