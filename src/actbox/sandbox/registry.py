@@ -68,6 +68,7 @@ TABLE: Final[Mapping[str, Engine]] = {
         # Those of full CPython, strongest first: the order in which `auto` tries them.
         Engine(name="linux", languages=("python",), python="full", module="linux"),
         Engine(name="container", languages=("python",), python="full", module="container"),
+        Engine(name="ssh", languages=("python",), python="full", isolates=False, module="ssh"),
         Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
         # The others are opened by name only.
         Engine(name="wasm", languages=("python",), python="standard library", module="wasm"),

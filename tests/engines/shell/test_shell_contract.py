@@ -1,0 +1,16 @@
+"""A sandbox that is made of a shell alone keeps the contract, for as far as a shell goes."""
+
+from __future__ import annotations
+
+import sys
+
+from actbox import Policy, Sandbox
+from actbox.testing import SandboxContract
+from tests.engines.shell.local_shell import LocalShell
+
+
+class TestLocalShell(SandboxContract):
+    share_box = True
+
+    async def open(self, policy: Policy) -> Sandbox:
+        return LocalShell(policy, python=sys.executable)

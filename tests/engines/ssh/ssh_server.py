@@ -1,0 +1,96 @@
+"""A real sshd on loopback, with keys of its own, for the user whom the tests run as."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WITHOUT_SSHD = "there is no sshd here: install openssh-server"
+_CONFIG = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/client_key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+MaxStartups 100
+MaxSessions 100
+"""
+
+
+def find_sshd() -> str | None:
+    """Return where sshd is, which is often in no search path of an ordinary user."""
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+
+
+@dataclass(frozen=True)
+class SshServer:
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `open_sandbox("ssh", …)` needs to reach it, and nothing of the user's own configuration."""
+        return {
+            "host": f"{getpass.getuser()}@127.0.0.1",
+            "port": self.port,
+            "key": self.folder / "client_key",
+            "known_hosts": self.folder / "known_hosts",
+            "config": "none",
+        }
+
+    def cut_connections(self) -> None:
+        """End the processes that serve connections now; the server itself goes on."""
+        for process in _children(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, 9)
+
+
+def _children(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True, check=False)
+    return [int(line) for line in listed.stdout.split()]
+
+
+@contextlib.contextmanager
+def ssh_server(folder: Path) -> Iterator[SshServer]:
+    """Have a server for a block."""
+    for name in ("host_key", "client_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    key = " ".join((folder / "host_key.pub").read_text().split()[:2])
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")
+    (folder / "config").write_text(_CONFIG.format(port=port, folder=folder))
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where it puts itself before anybody has logged in
+    sshd = find_sshd()
+    assert sshd is not None
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sshd, "-D", "-e", "-f", str(folder / "config")], stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        for _ in range(200):
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield SshServer(folder, port, process)
+    finally:
+        process.terminate()
+        process.wait()
