@@ -34,8 +34,8 @@ class Opening:
             )
         if self.engine in TABLE and not (TABLE[self.engine].isolates or self.allow_unisolated):
             raise SandboxUnavailable(
-                f"the {self.engine} engine isolates nothing: programs run as you; if that is meant, say"
-                " --allow-unisolated too"
+                f"the {self.engine} engine isolates nothing: programs may do what their account may; if that is"
+                " meant, say --allow-unisolated too"
             )
         try:
             return open_sandbox(self.engine, policy=policy, allow_unisolated=self.allow_unisolated, **self.options)

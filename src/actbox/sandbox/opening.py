@@ -51,7 +51,7 @@ def open_sandbox(
     the logger `actbox`, and `traits` says what it does. `env` are environment variables of every run, on top of the
     policy's. `upstream` is how the proxy reaches the policy's domains, where the system's resolver and the authorities
     that it trusts will not do. `options` are the named engine's own, such as a container's `image`; `auto` takes none.
-    The `process` engine isolates nothing, and is opened only when `allow_unisolated` is true, also by name.
+    The `process` and `ssh` engines isolate nothing, and are opened only when `allow_unisolated` is true, also by name.
 
     Raises `SandboxUnavailable` where none works, with the reason, and `Unsupported` where the engine cannot keep the
     policy.
@@ -69,7 +69,8 @@ def open_sandbox(
         engine = _strongest(allow_unisolated)
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(
-            f"the {engine} engine isolates nothing: programs run as you. Say allow_unisolated=True if that is meant"
+            f"the {engine} engine isolates nothing: programs may do what their account may. Say allow_unisolated=True if"
+            " that is meant"
         )
     return TABLE[engine].open(policy, upstream, options)
 

@@ -80,9 +80,8 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     sshd = find_sshd()
     assert sshd is not None
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", str(folder / "config")], stderr=log, stdin=subprocess.DEVNULL
-        )
+        command = [sshd, "-D", "-e", "-f", str(folder / "config")]
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
     try:
         for _ in range(200):
             with socket.socket() as tried:

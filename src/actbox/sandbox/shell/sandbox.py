@@ -27,7 +27,7 @@ from actbox.sandbox.contract import Command, Sandbox, Tools
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.requests import encode_program, seconds_of
 from actbox.sandbox.runs import Run, events_of, failed_result
-from actbox.sandbox.slots import Slots
+from actbox.sandbox.slots import Slots, slots
 from actbox.sandbox.whole import whole
 from actbox.tools import Toolset
 
@@ -296,39 +296,42 @@ class ShellSandbox(ShellFiles, Sandbox):
             "artifacts": limits.artifacts,
             "artifact_bytes": limits.artifact_mib * 2**20,
         }
-        asked = asyncio.get_running_loop().time()
-        guest = ShellGuest(
-            lambda: self._answers(there, {"do": "run", "frame_bytes": len(frame), **about}, frame + stdin),
-            lambda: self._answers(there, {"do": "aftermath", **about}),
-            limits,
-        )
-        self._guests.add(guest)
-        is_taken = False
-        try:
-            ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
-            if ending is not None and (ending.failure or guest.stopped):
-                yield self._not_begun(ending.failure, guest.stopped)
-                return
-            is_taken = True
-            async with Run(
-                guest,
-                command=command,
-                engine=self.traits.engine,
-                toolset=Toolset.of(None),
-                program=source,
-                limits=limits,
-                timeout=seconds,
-                queue_ms=(asyncio.get_running_loop().time() - asked) * 1000,
-                collect=guest.collected,
-                queue=queue,
-            ) as run:
-                run.start(b"")
-                yield run
-        finally:
-            if not is_taken:
-                guest.close()
-            await guest.over()
-            self._guests.discard(guest)
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with slots().one():
+            guest = ShellGuest(
+                lambda: self._answers(there, {"do": "run", "frame_bytes": len(frame), **about}, frame + stdin),
+                lambda: self._answers(there, {"do": "aftermath", **about}),
+                limits,
+            )
+            self._guests.add(guest)
+            is_taken = False
+            try:
+                ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
+                if ending is not None and (ending.failure or guest.stopped):
+                    yield self._not_begun(ending.failure, guest.stopped)
+                    return
+                is_taken = True
+                async with Run(
+                    guest,
+                    command=command,
+                    engine=self.traits.engine,
+                    toolset=Toolset.of(None),
+                    program=source,
+                    limits=limits,
+                    timeout=seconds,
+                    queue_ms=(loop.time() - asked) * 1000,
+                    collect=guest.collected,
+                    queue=queue,
+                    slots=slots(),
+                ) as run:
+                    run.start(b"")
+                    yield run
+            finally:
+                if not is_taken:
+                    guest.close()
+                await guest.over()
+                self._guests.discard(guest)
 
     def _not_begun(self, failure: str, stopped: Stop | None) -> ExecutionResult:
         if stopped is None:
