@@ -69,8 +69,8 @@ def open_sandbox(
         engine = _strongest(allow_unisolated)
     elif not (TABLE[engine].isolates or allow_unisolated):
         raise SandboxUnavailable(
-            f"the {engine} engine isolates nothing: programs may do what their account may. Say allow_unisolated=True if"
-            " that is meant"
+            f"the {engine} engine isolates nothing: programs may do what their account may. Say allow_unisolated=True"
+            " if that is meant"
         )
     return TABLE[engine].open(policy, upstream, options)
 

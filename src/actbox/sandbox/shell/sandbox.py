@@ -73,6 +73,8 @@ class ShellSandbox(ShellFiles, Sandbox):
     there are no more than about six million characters in one command for files. Closing the stream of an errand is
     to end its process, which then ends everything that it has started.
 
+    A shell that gives output only when its command is over says so: `shell_traits(…, partial_output=False)`.
+
     The machine behind the shell needs POSIX and Python 3.9 or newer, called `python`; the sandbox makes a folder in
     `folder`, which is the machine's temporary folder unless told, and removes it at `stop()`. Programs run as the
     shell's user, so they see and change whatever that user may, this folder and each other too: what isolates them,
@@ -307,7 +309,9 @@ class ShellSandbox(ShellFiles, Sandbox):
             self._guests.add(guest)
             is_taken = False
             try:
-                ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
+                ending = None
+                if self.traits.partial_output:  # else it would say that it has begun when it is over
+                    ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
                 if ending is not None and (ending.failure or guest.stopped):
                     yield self._not_begun(ending.failure, guest.stopped)
                     return
