@@ -46,7 +46,7 @@ class Answers:
 
     def _parse(self, line: str) -> tuple[str, bytes]:
         kind = line[:1]
-        if kind not in KINDS or not kind:
+        if kind not in KINDS or len(line) > _MOST_OF_A_LINE:
             raise ShellError(f"the shell said what is no answer: {line[:80]!r}")
         try:
             return kind, base64.b64decode(line[1:], validate=True)
