@@ -11,6 +11,7 @@ from tests.engines.shell.local_shell import LocalShell
 
 class TestLocalShell(SandboxContract):
     share_box = True
+    seconds_for_a_case = 600.0  # each call of a file method is a Python that starts
 
     async def open(self, policy: Policy) -> Sandbox:
         return LocalShell(policy, python=sys.executable)
