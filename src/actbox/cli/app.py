@@ -329,15 +329,20 @@ def show(
 
 @app.command()
 def doctor(
+    engines: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ENGINE]...", help="Which to try; all of them unless told.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")] = False,
 ) -> int:
     """Say which engines work here, what each enforces — measured by trying it — and what to do about the rest.
 
-    The exit code is 0 where some engine isolates programs from this machine, 1 where none does.
+    The exit code is 0 where some engine of full CPython, or one of
+    those named, isolates programs from this machine, and 1 where none does.
     """
     from .doctor import examine
 
-    return examine(as_json=as_json)
+    return examine(engines or [], as_json=as_json)
 
 
 @app.command()

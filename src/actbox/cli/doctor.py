@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from actbox.sandbox.trial_javascript import try_javascript_isolation, try_javasc
 from actbox.sandbox.trial_rtfs import try_rtfs_isolation, try_rtfs_limits
 
 from .document import print_document
-from .exits import BROKEN_PIPE
+from .exits import BROKEN_PIPE, UsageError
 from .finding import Finding
 from .interrupt import Interrupted, run_interruptibly
 
@@ -29,10 +30,16 @@ _TRIALS: Final = {
 """The trials of limits and of isolation, in each language."""
 
 
-def examine(*, as_json: bool) -> int:
-    """Try every engine and print what was found. Return 0 where one isolates programs from this machine, else 1."""
+def examine(names: Sequence[str], *, as_json: bool) -> int:
+    """Try engines, all where none is named, and print what was found. Return 0 where one isolates programs, else 1.
+
+    Where none is named only those count that `auto` would take.
+    """
+    if unknown := [name for name in names if name not in ENGINES]:
+        raise UsageError(f"there is no engine {unknown[0]}", f"there are: {', '.join(ENGINES)}")
+    wanted = [name for name in ENGINES if name in names or not names]
     try:
-        findings = _progress(as_json)
+        findings = _progress(wanted, as_json)
     except Interrupted as error:
         return error.exit_code
     isolating = {finding.check.engine for finding in findings if finding.isolates}
@@ -51,19 +58,19 @@ def examine(*, as_json: bool) -> int:
         from .doctor_table import print_findings
 
         print_findings(findings, strongest)
-    return 0 if strongest else 1
+    return 0 if strongest or (names and isolating) else 1
 
 
-def _progress(as_json: bool) -> list[Finding]:
+def _progress(engines: Sequence[str], as_json: bool) -> list[Finding]:
     """Find out about each engine in turn, telling a person at a terminal which one takes the time."""
     if as_json:
-        return [_find_out(engine) for engine in ENGINES]
+        return [_find_out(engine) for engine in engines]
     from rich.console import Console
 
     findings = []
     # On stderr, and gone when done: what is redirected is the findings only.
     with Console(stderr=True).status("") as status:
-        for engine in ENGINES:
+        for engine in engines:
             status.update(f"trying the {engine} engine …")
             findings.append(_find_out(engine))
     return findings

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from actbox._version import __version__
+from actbox.sandbox.languages import FULL_CPYTHON
 
 from .finding import Finding
 
@@ -24,11 +25,15 @@ def print_findings(findings: Sequence[Finding], strongest: str | None) -> None:
         _print_finding(console, finding)
     if strongest:
         console.print(f"[green]actbox uses the {strongest} engine here.[/]", soft_wrap=True)
-    else:
-        sentence = (
-            "No engine isolates programs from this machine here; actbox runs none unless told --allow-unisolated."
-        )
-        console.print(f"[red]{sentence}[/]", soft_wrap=True)
+        return
+    if not any(finding.check.engine in FULL_CPYTHON for finding in findings):
+        return
+    by_name = [finding.check.engine for finding in findings if finding.isolates]
+    sentence = (
+        "No engine of full CPython isolates programs from this machine here; actbox takes none by itself unless told"
+        f" --allow-unisolated. {'By name there is ' + ' or '.join(by_name) + '.' if by_name else ''}"
+    )
+    console.print(f"[red]{sentence.strip()}[/]", soft_wrap=True)
 
 
 def _print_finding(console: Console, finding: Finding) -> None:
