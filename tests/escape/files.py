@@ -36,7 +36,7 @@ GROUP = Group(
 
 
 def _reads(path: str) -> tuple[str, str]:
-    return path, f"refused(lambda: open({path!r}, 'rb').read(100))"
+    return path, f"refused(lambda: open({path!r}, 'rb').read(100)[0])"
 
 
 def _writes(path: str) -> str:

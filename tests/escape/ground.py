@@ -12,6 +12,7 @@ from actbox import ErrorKind, Event, Limits, Output, Policy, Sandbox, Session, T
 from actbox.sandbox.egress.upstream import Upstream
 from tests.escape.attempt import Attempt, NotApplicable, Outcome, Verdict, unproven
 from tests.escape.program import source_of, verdict_of
+from tests.escape.promises import why_not_promised
 
 # No attempt needs as much; a machine that is busy may.
 _SECONDS = 30
@@ -86,7 +87,7 @@ class Fresh:
 
     async def attempt(self, attempt: Attempt) -> Verdict:
         """Make an attempt, and return what came of it."""
-        missing = what_is_missing(attempt)
+        missing = what_is_missing(attempt) or self._why_not_promised(attempt)
         if missing:
             return Verdict(Outcome.NOT_APPLICABLE, missing)
         if isinstance(attempt.tries, str):
@@ -100,6 +101,10 @@ class Fresh:
             return unproven(f"the attempt itself failed: {error!r}")
         finally:
             await self._ground.close()
+
+    def _why_not_promised(self, attempt: Attempt) -> str:
+        traits = self._ground.traits
+        return why_not_promised(attempt, traits) if traits.isolated else ""
 
 
 class Forked:

@@ -130,7 +130,7 @@ GROUP.programs(
         "add to the kernel's randomness": _requests("/dev/urandom", 0x40085203, "struct.pack('iii', 8, 4, 0)"),
         "write where core dumps go": "refused(lambda: open('/proc/sys/kernel/core_pattern', 'ab').write(b'x'))",
         "write any switch of the kernel": (
-            "found = [folder for folder, _, _ in os.walk('/proc/sys')]\nverdict(bool(found), found[:3])"
+            "found = [folder for folder, _, files in os.walk('/proc/sys') if files]\nverdict(bool(found), found[:3])"
         ),
         "press the magic keys": "refused(lambda: open('/proc/sysrq-trigger', 'ab').write(b'x'))",
         "spare itself from the memory killer": (

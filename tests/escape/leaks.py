@@ -47,18 +47,18 @@ GROUP.programs(
         ),
         "see a System V segment of the host": "denied(call('shmget', {memory_key}, 0, 0))",
         "see System V semaphores of the host": "done, why = call('semget', {memory_key}, 0, 0)\nverdict(done >= 0, why)",
-        "read how busy the host is": "refused(lambda: open('/proc/loadavg').read())",
-        "read how long the host has run": "refused(lambda: open('/proc/uptime').read())",
-        "read what memory the host has": "refused(lambda: open('/proc/meminfo').read())",
-        "read what processors the host has": "refused(lambda: open('/proc/cpuinfo').read())",
-        "read how the kernel was built": "refused(lambda: open('/proc/version').read())",
-        "read what interrupts there were": "refused(lambda: open('/proc/interrupts').read())",
-        "read which disks the host has": "refused(lambda: open('/proc/partitions').read())",
-        "read which modules the kernel has": "refused(lambda: open('/proc/devices').read())",
-        "read the statistics of the machine": "refused(lambda: open('/proc/stat').read())",
-        "read the id of the machine's boot": "refused(lambda: open('/proc/sys/kernel/random/boot_id').read())",
-        "read which file systems the kernel has": "refused(lambda: open('/proc/filesystems').read())",
-        "read how much pressure there is": "refused(lambda: open('/proc/pressure/cpu').read())",
+        "read how busy the host is": "refused(lambda: open('/proc/loadavg').read()[0])",
+        "read how long the host has run": "refused(lambda: open('/proc/uptime').read()[0])",
+        "read what memory the host has": "refused(lambda: open('/proc/meminfo').read()[0])",
+        "read what processors the host has": "refused(lambda: open('/proc/cpuinfo').read()[0])",
+        "read how the kernel was built": "refused(lambda: open('/proc/version').read()[0])",
+        "read what interrupts there were": "refused(lambda: open('/proc/interrupts').read()[0])",
+        "read which disks the host has": "refused(lambda: open('/proc/partitions').read()[0])",
+        "read which modules the kernel has": "refused(lambda: open('/proc/devices').read()[0])",
+        "read the statistics of the machine": "refused(lambda: open('/proc/stat').read()[0])",
+        "read the id of the machine's boot": "refused(lambda: open('/proc/sys/kernel/random/boot_id').read()[0])",
+        "read which file systems the kernel has": "refused(lambda: open('/proc/filesystems').read()[0])",
+        "read how much pressure there is": "refused(lambda: open('/proc/pressure/cpu').read()[0])",
     },
     Bare.GETS_THROUGH,
 )
@@ -102,10 +102,12 @@ GROUP.programs(
         ),
         "learn what pages of the machine are used for": "refused(lambda: open('/proc/kpageflags', 'rb').read(8))",
         "learn which page is used by whom": "refused(lambda: open('/proc/kpagecgroup', 'rb').read(8))",
-        "learn what the kernel's caches hold": "refused(lambda: open('/proc/slabinfo').read())",
-        "learn timers of others": "refused(lambda: open('/proc/timer_list').read())",
-        "learn keys of others": "refused(lambda: open('/proc/keys').read())",
-        "learn locks of others": "refused(lambda: open('/proc/locks').read())",
+        "learn what the kernel's caches hold": "refused(lambda: open('/proc/slabinfo').read()[0])",
+        "learn timers of others": "refused(lambda: open('/proc/timer_list').read()[0])",
+        "learn keys of others": "refused(lambda: open('/proc/keys').read()[0])",
+        "learn locks of others": (
+            "import fcntl\nown = open('own', 'w')\nfcntl.flock(own, fcntl.LOCK_EX)\nrefused(lambda: open('/proc/locks').read()[0])"
+        ),
         "learn schedules of others": "refused(lambda: open('/sys/kernel/debug/sched/debug').read())",
         "learn the machine's serial number": "refused(lambda: open('/sys/class/dmi/id/product_serial').read())",
         "learn the machine's network address": "refused(lambda: open('/sys/class/net/eth0/address').read())",
@@ -134,7 +136,7 @@ GROUP.programs(
             "import mmap\nwith open('a', 'wb+') as file:\n    file.write(b'x')\n    file.flush()\n"
             "    verdict(mmap.mmap(file.fileno(), 1)[:] != b'x')"
         ),
-        "find an open session's key ring": "refused(lambda: open('/proc/key-users').read())",
+        "find an open session's key ring": "refused(lambda: open('/proc/key-users').read()[0])",
     }
 )
 

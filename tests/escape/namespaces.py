@@ -32,9 +32,10 @@ GROUP.programs(
     {
         "share a namespace with the host": (
             "own = {name: os.readlink('/proc/self/ns/' + name) for name in {host_namespaces!r}}\n"
-            "shared = [name for name, link in {host_namespaces!r}.items() if own[name] == link]\n"
+            "shared = [name for name, link in {host_namespaces!r}.items() if own[name] == link and name != 'user']\n"
             "verdict(bool(shared), shared)"
         ),
+        "share the host's users": "verdict(os.readlink('/proc/self/ns/user') == {host_namespaces!r}['user'])",
         "learn the host's name": "verdict(socket.gethostname() == {host_name!r} != 'actbox', socket.gethostname())",
         "have the first of all user namespaces": (
             "mapped = open('/proc/self/uid_map').read().split()\nverdict(int(mapped[2]) > 1, mapped)"

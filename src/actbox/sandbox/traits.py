@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+Walls = Literal["run", "sandbox"]
+"""What an engine's walls stand around.
+
+`run`: each run has users, processes, mounts, a network and a `/tmp` of its own, and meets neither another run of its
+sandbox nor what started it. `sandbox`: runs that go on at once in one sandbox are in the same place, and what starts
+them is in it too: they see each other's processes, ports and `/tmp`, share what the kernel counts by user, and may end
+each other. Two sandboxes are always apart.
+"""
+
 Python = Literal["full", "standard library", "core", "subset", "none"]
 """How much of Python an engine runs.
 
@@ -21,13 +30,14 @@ class Traits:
 
     `isolation` is a short phrase for people; `isolated` is whether a hostile program is kept away from the host.
     `enforced` maps each field of `Limits` that holds here to what enforces it: `cgroup v2`, `cgroup v1`, `rlimit`,
-    `pid 1` (the sandbox's own first process), `agent` (a process of ours there, which starts runs), `tmpfs`,
-    `host timer`, `host`, or two of these with `and` between; for a language of its own `evaluator`, or `language`
+    `pid 1` (the sandbox's own first process), `agent` (a process of ours there, which starts runs, and sees what
+    processes have, not what the kernel holds for them), `tmpfs`, `host timer`, `host`, or two of these with `and` between; for a language of its own `evaluator`, or `language`
     where that has nothing of the kind. A limit that is not in it does not hold, and one `for each process` not for a
     tree of them. `network` says what a program can reach, and `domains` whether `Policy.domains` opens more of it,
-    through the egress proxy. `mounts` are the modes in which a `FileMount` can be had; where `overlay` is one of
-    them, a folder can be mounted at `/input` itself too. `packages` is a short phrase on what can be imported beside
-    the standard library.
+    through the egress proxy. `walls` says whether runs of one sandbox are kept from each other too; `sandbox` claims
+    less, and is what is assumed of an engine that does not say. `mounts` are the modes in which a `FileMount` can be
+    had; where `overlay` is one of them, a folder can be mounted at `/input` itself too. `packages` is a short phrase
+    on what can be imported beside the standard library.
 
     What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
     `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
@@ -40,6 +50,7 @@ class Traits:
     engine: str
     isolation: str
     isolated: bool
+    walls: Walls = "sandbox"
     languages: tuple[str, ...] = ("python",)
     python: Python = "full"
     packages: str = "none"
@@ -65,6 +76,7 @@ class Traits:
             "engine": self.engine,
             "isolation": self.isolation,
             "isolated": self.isolated,
+            "walls": self.walls,
             "languages": list(self.languages),
             "python": self.python,
             "packages": self.packages,

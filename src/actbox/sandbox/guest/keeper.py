@@ -143,6 +143,8 @@ class _Keeper:
                     os.kill(self._first, signal.SIGINT)
             elif message.get("do") == "kill":
                 self._reap()
+                if self._watched and self._ended is None:
+                    self._look()  # where processes fill the machine, this may be the first look at all
                 self._end_all()
             else:
                 self._watched = message["watch"]

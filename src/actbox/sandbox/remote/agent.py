@@ -174,12 +174,18 @@ class Agent:
             raise FileError(errno.EIO, "the sandbox's agent has ended")
         return self._connection
 
-    def start_guest(self, stdin: bytes = b"", watch: Mapping[str, float] | None = None) -> RemoteGuest:
+    def start_guest(
+        self,
+        stdin: bytes = b"",
+        watch: Mapping[str, float] | None = None,
+        memory_ends: Callable[[], int] = lambda: 0,
+    ) -> RemoteGuest:
         """Start a guest that waits for its first message. Returns at once; where the agent has ended, so has the guest.
 
         `watch` are limits of the whole tree that its keeper looks after: `memory_mib` and `cpu_seconds`.
+        `memory_ends`, where this machine can tell, returns how many processes there were ended for want of memory.
         """
-        return RemoteGuest(self._connection, stdin, watch or {})
+        return RemoteGuest(self._connection, stdin, watch or {}, memory_ends)
 
     def workspace(
         self,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import selectors
+import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -34,9 +36,16 @@ _MOST_FAILURE = 1000
 class RemoteGuest(GuestProcess):
     """A guest that an agent has opened."""
 
-    def __init__(self, connection: Connection, stdin: bytes, watch: Mapping[str, float]) -> None:
-        """Ask for it, in the event loop that is to hear of its end. `watch` are limits that its keeper looks after."""
+    def __init__(
+        self, connection: Connection, stdin: bytes, watch: Mapping[str, float], memory_ends: Callable[[], int]
+    ) -> None:
+        """Ask for it, in the event loop that is to hear of its end. `watch` are limits that its keeper looks after.
+
+        `memory_ends` returns how many processes there the kernel has ended so far for want of memory.
+        """
         self._connection = connection
+        self._memory_ends = memory_ends
+        self._memory_ends_before = memory_ends()
         self._loop = asyncio.get_running_loop()
         self._ending: Ending | None = None
         self._when_ended: list[Callable[[Ending], None]] = []
@@ -84,6 +93,9 @@ class RemoteGuest(GuestProcess):
             self._loop.call_soon_threadsafe(self._end, ending, stop)
 
     def _end(self, ending: Ending, stop: Stop | None) -> None:
+        was_killed = ending.signal == signal.SIGKILL and not ending.limit and not ending.failure
+        if was_killed and self._memory_ends() > self._memory_ends_before:
+            ending = dataclasses.replace(ending, limit="memory_mib")
         self._ending = ending
         if self.stopped is None:
             self.stopped = stop

@@ -8,6 +8,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 
 from .client import Client, CommandFailed
+from .memory_group import MemoryGroup
 
 _PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 
@@ -31,6 +32,7 @@ class BroughtContainer:
         host = found.get("HostConfig") or {}
         self.is_privileged = bool(host.get("Privileged"))
         self.network = str(host.get("NetworkMode") or "")
+        self.memory_group = MemoryGroup(int(found["State"].get("Pid") or 0) if client.is_local else 0)
         self._python = self._find_python()
 
     def agent(self) -> Agent:

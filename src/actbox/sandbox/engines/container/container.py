@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from actbox.core.limits import Limits
@@ -19,6 +20,7 @@ from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 
 from .client import Client, CommandFailed, runtime_arguments
 from .image import Root
+from .memory_group import MemoryGroup
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
 from .shown import make_tmpfs, show
 
@@ -34,8 +36,16 @@ _MOST_PROCESSES = 32768
 # No user of the host: each sandbox has one of its own, since the kernel counts processes by user.
 _USERS = range(20_000, 60_000, 2)
 _MOST = 2**62
-# What says more of the host's kernel than programs need, beside what runtimes hide by themselves.
-_MASKED = ("/proc/cmdline", "/proc/kallsyms", "/proc/config.gz", "/proc/modules", "/proc/filesystems", "/proc/version")
+# What says more of the host and its kernel than programs need, beside what runtimes hide by themselves.
+_MASKED = (
+    *("/sys", "/proc/sys", "/proc/sysvipc", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure"),
+    *("/proc/tty", "/proc/buddyinfo", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles"),
+    *("/proc/cpuinfo", "/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/dma", "/proc/execdomains"),
+    *("/proc/filesystems", "/proc/interrupts", "/proc/iomem", "/proc/ioports", "/proc/kallsyms", "/proc/key-users"),
+    *("/proc/loadavg", "/proc/locks", "/proc/meminfo", "/proc/misc", "/proc/modules", "/proc/mtrr", "/proc/partitions"),
+    *("/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/uptime"),
+    *("/proc/version", "/proc/vmstat", "/proc/zoneinfo"),
+)
 # Runtimes whose kernel is another one, to which a file system of the host's own is far.
 APART = ("runsc", "kata")
 
@@ -79,11 +89,14 @@ class Container:
         self.folder = tempfile.mkdtemp(prefix=folder_prefix())
         self.input_folder = f"{self.folder}/input"
         self._shown = f"{self.folder}/shown"
+        self._made = f"{self.folder}/made"
         self._agent: Agent | None = None
         try:
             os.mkdir(self._shown, 0o755)
+            os.mkdir(self._made, 0o755)
             self._make_input()
             build.client.run(*self._arguments())
+            self.memory_group = MemoryGroup(self._first_process())
             self.agent()
         except BaseException:
             self.remove()
@@ -119,6 +132,18 @@ class Container:
         with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
         remove_folder(self.folder)
+
+    def _first_process(self) -> int:
+        """Return the id that the first process has on this machine, 0 where that is not known."""
+        try:
+            with open(self._pid_file) as file:
+                return int(file.read())
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def _pid_file(self) -> str:
+        return f"{self._made}/pid"
 
     @property
     def _has_socket(self) -> bool:
@@ -180,15 +205,31 @@ class Container:
         if build.client.is_podman:
             arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
             arguments += ["--security-opt", f"mask={':'.join(_MASKED)}"]
+            arguments += ["--cgroupns", "private"] if build.runtime not in APART else []
+            arguments += ["--pidfile", self._pid_file] if build.client.is_local else []
         if limits.cpus < (os.cpu_count() or 1):
             arguments += ["--cpus", f"{limits.cpus:g}"]
         for host, inside in build.root.mounts:
             arguments += ["--volume", f"{host}:{inside}:ro"]
+        if not build.root.keeps_variables:  # an image has users of its own
+            for name, text in _users(self.user).items():
+                file = Path(self._made, name)
+                file.write_text(text)
+                file.chmod(0o644)
+                arguments += ["--volume", f"{file}:/etc/{name}:ro"]
         arguments += ["--volume", f"{self.input_folder}:/workspace/input:ro"]
         for number, (mount, path) in enumerate(build.mounts):
             host = show(mount, f"{self._shown}/{number}", self.user)
             arguments += ["--volume", f"{host}:{path}:{mount.mode}"]
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
+
+
+def _users(user: int) -> dict[str, str]:
+    """Return what programs are told of users and groups: of root, and of their own."""
+    return {
+        "passwd": f"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:{user}:{user}:agent:/workspace:/bin/sh\n",
+        "group": f"root:x:0:\nagent:x:{user}:\n",
+    }
 
 
 def _hard(which: int, most: int) -> int:

@@ -32,6 +32,8 @@ from .traits import brought_traits, managed_traits
 
 # Installers try again, and wait in between: once is enough to say why, and too little to be ended by a timeout.
 _WITHOUT_NETWORK = {"PIP_RETRIES": "1", "UV_OFFLINE": "1"}
+# Of those with a queue, and timers, which the kernel counts by user: of all runs of a sandbox together.
+_PENDING_SIGNALS = 256
 _IMAGE_VARIABLES = {name: GUEST_VARIABLES[name] for name in GUEST_VARIABLES if name != "PATH"}
 
 
@@ -136,7 +138,7 @@ class ContainerSandbox(LocalSandbox):
         return _WITHOUT_NETWORK
 
     def _guest_limits(self) -> Mapping[str, float]:
-        limits = dict(super()._guest_limits())
+        limits = {**super()._guest_limits(), "pending_signals": _PENDING_SIGNALS}
         if self._options.container is not None:
             del limits["processes"]  # the kernel counts them by user, and there may be others of that user
         else:
@@ -162,6 +164,7 @@ class ContainerSandbox(LocalSandbox):
                 "cpu_seconds": limits.cpu_seconds,
                 "processes": limits.processes,
             },
+            self._container.memory_group.ends if self._container is not None else lambda: 0,
         )
         self._active = {known for known in self._active if not known.ended} | {guest}
         return guest

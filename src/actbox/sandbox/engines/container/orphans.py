@@ -46,7 +46,8 @@ def folder_prefix() -> str:
 def remove_folder(folder: str) -> None:
     """Remove a container's folder; what is mounted there is taken away, and never looked into."""
     hide(f"{folder}/shown")
-    shutil.rmtree(f"{folder}/input", ignore_errors=True)
+    for name in ("input", "made"):
+        shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
     with contextlib.suppress(OSError):
         os.rmdir(folder)
 

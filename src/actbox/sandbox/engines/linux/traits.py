@@ -15,6 +15,7 @@ def linux_traits(groups: Support | None) -> Traits:
         engine="linux",
         isolation=_isolation(landlock.version()),
         isolated=True,
+        walls="run",
         enforced=_enforced(groups),
         packages="those of the host's environment",
         platforms=("linux",),
