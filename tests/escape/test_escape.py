@@ -17,6 +17,7 @@ from tests.conftest import engine_check, with_marks
 from tests.escape.attempt import Attempt, Bare, NotApplicable, Outcome
 from tests.escape.ground import Fresh, one_box
 from tests.escape.host_things import host_things
+from tests.escape.promises import PROMISES, why_not_promised
 from tests.escape.registry import ATTEMPTS, GROUPS
 from tests.escape.suite import attack_bare, attack_forked, attack_fresh, gets_through_bare, ground_of
 
@@ -110,6 +111,14 @@ def test_there_are_hundreds_of_attempts_and_each_is_told_from_the_others() -> No
     names = Counter(attempt.name for attempt in ATTEMPTS)
     assert len(names) >= 240
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_what_an_engine_may_leave_unpromised_is_an_attempt_and_linux_leaves_nothing() -> None:
+    names = {(attempt.group, attempt.what) for attempt in ATTEMPTS}
+    for promise in PROMISES:
+        assert {(group, what) for group, many in promise.attempts.items() for what in many} <= names
+    linux = engine_check("linux").traits
+    assert linux is None or [attempt.name for attempt in ATTEMPTS if why_not_promised(attempt, linux)] == []
 
 
 def test_every_program_says_what_came_of_it() -> None:

@@ -31,13 +31,14 @@ class Traits:
     `isolation` is a short phrase for people; `isolated` is whether a hostile program is kept away from the host.
     `enforced` maps each field of `Limits` that holds here to what enforces it: `cgroup v2`, `cgroup v1`, `rlimit`,
     `pid 1` (the sandbox's own first process), `agent` (a process of ours there, which starts runs, and sees what
-    processes have, not what the kernel holds for them), `tmpfs`, `host timer`, `host`, or two of these with `and` between; for a language of its own `evaluator`, or `language`
-    where that has nothing of the kind. A limit that is not in it does not hold, and one `for each process` not for a
-    tree of them. `network` says what a program can reach, and `domains` whether `Policy.domains` opens more of it,
-    through the egress proxy. `walls` says whether runs of one sandbox are kept from each other too; `sandbox` claims
-    less, and is what is assumed of an engine that does not say. `mounts` are the modes in which a `FileMount` can be
-    had; where `overlay` is one of them, a folder can be mounted at `/input` itself too. `packages` is a short phrase
-    on what can be imported beside the standard library.
+    processes have, not what the kernel holds for them), `tmpfs`, `host timer`, `host`, or two of these with `and`
+    between; for a language of its own `evaluator`, or `language` where that has nothing of the kind. A limit that is
+    not in it does not hold, and one `for each process` not for a tree of them. `network` says what a program can
+    reach, and `domains` whether `Policy.domains` opens more of it, through the egress proxy. `walls` says whether
+    runs of one sandbox are kept from each other too; `sandbox` claims less, and is what is assumed of an engine that
+    does not say. `mounts` are the modes in which a `FileMount` can be had; where `overlay` is one of them, a folder
+    can be mounted at `/input` itself too. `packages` is a short phrase on what can be imported beside the standard
+    library.
 
     What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
     `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import Limits, Policy, Sandbox, Unsupported
+from actbox import ErrorKind, Limits, Policy, Sandbox, Unsupported
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from tests.engines.container.containers import RUNTIMES, needs
 
@@ -83,6 +83,63 @@ async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:
     assert limits.processes < host["PidsLimit"] < limits.processes + 100
     assert made["Config"]["User"].split(":")[0].isdigit() and not made["Config"]["User"].startswith("0")
     assert made["Config"]["Labels"]["io.actbox.pid"] == str(os.getpid())
+
+
+async def test_a_program_is_told_nothing_of_this_machine_by_its_kernel() -> None:
+    needs()
+    code = """
+import grp, os, pwd
+me = os.getuid()
+{
+    'sys': os.listdir('/sys'),
+    'switches': os.listdir('/proc/sys'),
+    'told': [name for name in ('cpuinfo', 'loadavg', 'meminfo', 'uptime', 'version') if open('/proc/' + name).read(1)],
+    'groups': sorted({line.split(':', 2)[2] for line in open('/proc/self/cgroup').read().split()}),
+    'users': [line.split(':')[0] for name in ('passwd', 'group') for line in open('/etc/' + name)],
+    'names': [pwd.getpwuid(me).pw_name, grp.getgrgid(os.getgid()).gr_name],
+}
+"""
+    async with actbox.open_sandbox("container") as box:
+        seen = (await box.run(code)).value
+    assert seen["sys"] == seen["switches"] == seen["told"] == []
+    assert seen["groups"] == ["/"]
+    assert seen["users"] == ["root", "agent", "root", "agent"]
+    assert seen["names"] == ["agent", "agent"]
+
+
+async def test_what_the_kernel_ends_for_want_of_memory_is_a_matter_of_memory() -> None:
+    """It counts what no process has: hardly anything stays mapped, and yet the container as a whole fills."""
+    needs()
+    limits = Limits(memory_mib=128, workspace_mib=600, file_mib=600)
+    code = """
+import ctypes, mmap, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_ssize_t
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+size, zeros = 32 << 20, os.open('/dev/zero', os.O_RDWR)
+while True:  # of each piece of shared memory a page stays mapped
+    at = libc.mmap(None, size, 3, 1, zeros, 0)
+    if at == -1: raise OSError(ctypes.get_errno(), 'it cannot be mapped')
+    ctypes.memset(ctypes.c_void_p(at), 1, size)
+    libc.munmap(ctypes.c_void_p(at + 4096), ctypes.c_size_t(size - 4096))
+"""
+    async with actbox.open_sandbox("container", policy=Policy(limits=limits)) as box:
+        error = (await box.run(code, timeout=60)).error
+        assert error is not None
+        assert (error.kind, error.limit) == (ErrorKind.MEMORY, "memory_mib"), error
+        assert (await box.run("'alive'")).value == "alive"
+
+
+async def test_timers_are_bounded() -> None:
+    needs()
+    code = """
+import ctypes
+libc, made, timer = ctypes.CDLL(None), 0, ctypes.c_void_p()
+while made < 3000 and libc.timer_create(1, None, ctypes.byref(timer)) == 0: made += 1
+made
+"""
+    async with actbox.open_sandbox("container") as box:
+        assert (await box.run(code)).value <= 256
 
 
 async def test_runs_sessions_tools_and_files_are_those_of_every_engine(box: Sandbox) -> None:
