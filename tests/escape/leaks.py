@@ -230,6 +230,25 @@ async def _(ground: Ground) -> Verdict:
         )
 
 
+@GROUP.function("see another sandbox's files and processes")
+async def _(ground: Ground) -> Verdict:
+    one, two = await ground.open(), await ground.open()
+    await one.write_file("mine", b"x")
+    known = "/workspace/known-by-its-name"
+    waiting = one.stream(
+        f"import shutil, subprocess, time\nshutil.copy(shutil.which('sleep'), {known!r})\n"
+        f"subprocess.Popen([{known!r}, '20'])\nprint('ready', flush=True)\ntime.sleep(20)"
+    )
+    async with closing(waiting):
+        await first_output(waiting)
+        return await ground.tries(
+            two,
+            "lines = []\nfor name in filter(str.isdigit, os.listdir('/proc')):\n"
+            "    try: lines.append(open(f'/proc/{name}/cmdline').read())\n    except OSError: pass\n"
+            f"verdict(any({known[1:]!r} in line for line in lines) or os.path.exists('/workspace/mine'), lines)",
+        )
+
+
 @GROUP.function("tell whether the sandbox has been used before")
 async def _(ground: Ground) -> Verdict:
     """What a guest sees of itself must be the same after many others as before them."""

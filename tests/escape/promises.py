@@ -40,7 +40,12 @@ PROMISES = (
             ),
             "namespaces": ("share the host's users", "have the first of all user namespaces"),
             "privileges": ("be on the host's user id",),
-            "information leaks": ("have more than the five devices",),
+            "information leaks": (
+                "have more than the five devices",
+                "tell from its number how many ran before it",
+                "tell whether the sandbox has been used before",
+                "see another guest's files and processes",
+            ),
             "network and DNS": ("reach a port of another run", "reach an abstract socket of another run"),
             "resource exhaustion": (
                 "have more queues of watched files than programs need",

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import ErrorKind, Limits, Policy, Sandbox, Unsupported
+from actbox import ErrorKind, FileError, Limits, Policy, Sandbox, Unsupported
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from tests.engines.container.containers import RUNTIMES, needs
 
@@ -128,6 +128,27 @@ while True:  # of each piece of shared memory a page stays mapped
         assert error is not None
         assert (error.kind, error.limit) == (ErrorKind.MEMORY, "memory_mib"), error
         assert (await box.run("'alive'")).value == "alive"
+
+
+async def test_a_locked_folder_in_the_output_does_not_hinder_the_next_run() -> None:
+    needs()
+    code = "import os\nos.mkdir('output/in')\nopen('output/in/a', 'w').write('a')\nos.chmod('output/in', 0)"
+    async with actbox.open_sandbox("container") as box:
+        result = await box.run(code)
+        assert result.warnings == ("output/in/a could not be collected: Permission denied",)
+        assert (await box.run("import os\nos.stat('output/in').st_mode & 0o777")).value == 0
+
+
+async def test_the_inputs_are_emptied_when_their_folder_is_removed() -> None:
+    needs()
+    async with actbox.open_sandbox("container") as box:
+        await box.write_file("input/a/b", b"x")
+        with pytest.raises(FileError, match="recursive=True"):
+            await box.remove_file("input")
+        await box.remove_file("input", recursive=True)
+        assert (await box.run("import os\nos.listdir('/input')")).value == []
+        await box.write_file("input/c", b"x")
+        assert (await box.run("import os\nos.listdir('/input')")).value == ["c"]
 
 
 async def test_timers_are_bounded() -> None:

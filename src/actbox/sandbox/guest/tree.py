@@ -282,14 +282,27 @@ def _walk(
                 too_deep(path)
                 continue
             try:
-                inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-            except FileNotFoundError:
+                inner, locked = _enter(folder, entry.name, stat.S_IMODE(status.st_mode))
+            except (FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
                 continue
             try:
                 for below in _walk(inner, path, depth - 1, too_deep):
                     yield below
             finally:
+                if locked:
+                    os.fchmod(inner, stat.S_IMODE(status.st_mode))
                 os.close(inner)
+
+
+def _enter(folder: int, name: str, mode: int) -> Tuple[int, bool]:
+    """Open a folder; return whether it was unlocked for that. That a program locked it keeps its owner from nothing."""
+    locked = mode & stat.S_IRWXU != stat.S_IRWXU
+    if locked:
+        try:
+            os.chmod(name, mode | stat.S_IRWXU, dir_fd=folder)
+        except PermissionError:  # it is another user's
+            locked = False
+    return os.open(name, _FOLDER, dir_fd=folder), locked
 
 
 def _too_deep(path: str) -> None:

@@ -99,7 +99,13 @@ class RemoteWorkspace:
         if not names:
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
         if (mine := self._at_input(names)) is not None:
-            mine.remove(path, recursive)
+            if len(names) > 1:
+                mine.remove(path, recursive)
+                return
+            for entry in mine.list(path, recursive=False) if recursive else ():  # what is mounted there stays
+                mine.remove(f"input/{entry.path}", recursive=True)
+            if not recursive:
+                raise FileError(errno.EBUSY, f"{path}: every run has this folder; with recursive=True it is emptied")
             return
         self._touch()
         with told(path):
