@@ -32,6 +32,27 @@ class MontyGuest(TypedDict, total=False):
     type_check_stubs: str
 
 
+_HYPERLIGHT_ABOUT: Final = {
+    "wasm": (
+        "The program is Python 3.14 with a part of the standard library: abc, array, ast, bisect, cmath, collections,"
+        " contextvars, copy, dataclasses, datetime, enum, functools, inspect, io, itertools, json, math, operator, os,"
+        " random, re, struct, sys, time, typing, unicodedata, zlib. There are no packages, no threads, no processes and"
+        " no network. There is no `await`: functions are called without it."
+    ),
+    "javascript": (
+        "The program is JavaScript, without Node's modules, packages and network. Functions are async: `await f(1, 2)`"
+        " or `await f({a: 1, b: 2})`. There are console, setTimeout, and files below /workspace: files.read(path),"
+        " files.readBytes(path), files.write(path, data), files.list(path), files.makeDir(path), files.remove(path)."
+    ),
+}
+
+
+def hyperlight_options(backend: str, options: ProviderOptions) -> ProviderOptions:
+    """Return the options with what a model is told of the language, unless `about` says something else."""
+    about = _HYPERLIGHT_ABOUT.get(backend)
+    return options if about is None else {"about": about, **options}
+
+
 MONTY_ABOUT: Final = (
     "The program is Python, of which there is a part. There is no inheritance (and so no exceptions of your own), no"
     " `yield`, no `del`, no star import, no sys.exit() and no package. Of the standard library there are: asyncio"

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, MontyGuest, monty_options
+from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options
 from .provider import EngineProvider
 from .surface import DomainInputs, MountInputs, ProviderOptions, Tools
 
@@ -109,5 +109,5 @@ class HyperlightCodeActProvider(EngineProvider):
             file_mounts=file_mounts,
             allowed_domains=allowed_domains,
             tool_name=tool_name,
-            **options,
+            **hyperlight_options(backend, options),
         )

@@ -15,7 +15,7 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, MontyGuest, monty_options
+from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import Answer
@@ -234,5 +234,5 @@ class HyperlightExecuteCodeTool(EngineTool):
             file_mounts=file_mounts,
             allowed_domains=allowed_domains,
             tool_name=tool_name,
-            **options,
+            **hyperlight_options(backend, options),
         )

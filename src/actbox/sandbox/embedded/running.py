@@ -45,6 +45,8 @@ class Asked:
     limits: Limits
     workspace: Workspace
     evaluate: Callable[[HostCalls, Say], Coroutine[Any, Any, Outcome]]
+    ready: Callable[[], contextlib.AbstractAsyncContextManager[object]] = contextlib.nullcontext
+    """What the run has to have, such as an interpreter in its turn, before its clock starts."""
     keeps_state: Callable[[], bool] | None = None
     """In a session: whether its state is still there, asked when the run is over."""
 
@@ -76,7 +78,7 @@ class EmbeddedRun:
         """Run the program and return what it came to. Cancelling this ends it."""
         begun = time.perf_counter()
         try:
-            async with slots().one():
+            async with slots().one(), self._asked.ready():
                 queue_ms = (time.perf_counter() - begun) * 1000
                 return await self._finish(queue_ms)
         finally:

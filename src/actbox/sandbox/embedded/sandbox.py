@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -241,6 +241,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
         timeout: float | None,
         evaluate: Callable[[Evaluation], Coroutine[Any, Any, Outcome]],
         keeps_state: Callable[[], bool] | None,
+        ready: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> EmbeddedRun:
         """Check what is to be run, place its files, and return the run, which has not begun to evaluate."""
         engine, limits = self.traits.engine, self.policy.limits
@@ -286,6 +287,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
                 limits=limits,
                 workspace=place.workspace,
                 evaluate=evaluation,
+                ready=ready,
                 keeps_state=keeps_state,
             )
         )

@@ -1,0 +1,115 @@
+"""What the program of one run asks of the host, and what it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import errno
+from typing import Any, Final, Literal
+
+from actbox.core.errors import ToolError
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.channel.decoding import STEP_BYTES, decode_in_steps
+from actbox.sandbox.channel.messages import Call, Done, parse
+from actbox.sandbox.embedded import CallRefused, Evaluation
+from actbox.sandbox.guest import wire
+
+from .guest_files import GuestFiles
+
+_STREAMS: Final[dict[str, Literal["stdout", "stderr"]]] = {"o": "stdout", "e": "stderr"}
+
+
+class Conversation:
+    """Answers the questions of one run; nothing that is asked is believed before it is checked.
+
+    `done` is what the program came to by its own word, `lacks` the line at which it uses what the machine does not
+    have, `exit_code` what it gave to `os._exit`, which ends the machine.
+    """
+
+    def __init__(self, evaluation: Evaluation, files: GuestFiles) -> None:
+        self.done: Done | None = None
+        self.lacks: int | None = None
+        self.exit_code: int | None = None
+        self._evaluation = evaluation
+        self._files = files
+        self._max_bytes = evaluation.limits.message_bytes
+        self._decoders = {letter: codecs.getincrementaldecoder("utf-8")("replace") for letter in _STREAMS}
+
+    def say(self, letter: str, data: bytes) -> None:
+        """Hand on what the program has written."""
+        text = self._decoders[letter].decode(data)
+        if text:
+            self._evaluation.say(_STREAMS[letter], text)
+
+    def finish(self) -> None:
+        """Hand on what is left of a character that was never finished."""
+        for letter, decoder in self._decoders.items():
+            if text := decoder.decode(b"", final=True):
+                self._evaluation.say(_STREAMS[letter], text)
+
+    async def answer(self, frame: bytes) -> bytes:
+        """Answer a question. Raises `ProtocolError` for what is none, and whatever ends the run."""
+        message = await _decoded(frame, self._max_bytes)
+        return wire.encode(await self._answered(message), self._max_bytes + wire.ENVELOPE_BYTES)
+
+    async def _answered(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self.done is not None:
+            raise wire.ProtocolError("a message after the result")
+        match message.get("t"):
+            case "call" | "done":
+                parsed = parse(message)
+                if isinstance(parsed, Call):
+                    return await self._called(parsed)
+                self.done = parsed
+                return {}
+            case "file":
+                del message["t"]
+                return await self._filed(message)
+            case "sleep" if _is_number(message.get("seconds"), 1e9):
+                await asyncio.sleep(message["seconds"])
+                return {}
+            case "lacks" if _is_number(message.get("line"), 2**31):
+                self.lacks = int(message["line"])
+                return {}
+            case "exit" if _is_number(message.get("code"), 255):
+                self.exit_code = int(message["code"])
+                return {}
+        raise wire.ProtocolError("a message of an unknown kind")
+
+    async def _called(self, call: Call) -> dict[str, Any]:
+        try:
+            return {"value": await self._evaluation.calls.call(call.tool, call.arguments, call.line)}
+        except ToolError as error:
+            answer: dict[str, Any] = {"error": str(error)}
+            if isinstance(error, CallRefused):
+                answer["refused"] = True
+            return answer
+
+    async def _filed(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"value": await run_blocking(self._files.do, message)}
+        except OSError as error:
+            number = error.errno or errno.EIO
+            return {"errno": errno.errorcode.get(number, "EIO"), "text": error.strerror or "Input/output error"}
+
+
+async def _decoded(frame: bytes, max_bytes: int) -> dict[str, Any]:
+    reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
+    reader.receive(frame)
+    taken = reader.take()
+    if taken is None or reader.pending:
+        raise wire.ProtocolError("a message that is not whole, or more than one")
+    if len(taken[0]) <= STEP_BYTES:
+        return wire.decode(*taken)
+    steps = decode_in_steps(*taken)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: dict[str, Any] = end.value[0]
+            return message
+        await asyncio.sleep(0)
+
+
+def _is_number(value: object, most: float) -> bool:
+    return type(value) in (int, float) and 0 <= value <= most  # type: ignore[operator]

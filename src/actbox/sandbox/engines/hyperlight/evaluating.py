@@ -1,0 +1,134 @@
+"""One program in a machine: sent there, answered while it runs, and what it came to in the words of a result."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from typing import Final
+
+from actbox.core.counted import counted
+from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.embedded import Evaluation, Outcome
+from actbox.sandbox.guest.wire import ProtocolError
+from actbox.sandbox.requests import encode_program
+from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+
+from .conversation import Conversation
+from .guest_files import GuestFiles
+from .machine import Ended, Machine, MachineLost
+
+_NAMES: Final = {("javascript", "program.py"): "program.js"}
+"""What a program is called that was given no name."""
+_KILLED: Final = 128 + signal.SIGKILL
+_ABORTED: Final = 128 + signal.SIGABRT
+_NO_MEMORY: Final = ("Out of physical memory", "Guest aborted: 13")
+
+
+async def evaluate(
+    machine: Machine, evaluation: Evaluation, mounts: tuple[FileMount, ...], *, session: bool = False
+) -> Outcome:
+    """Run a program; when this is cancelled, or the machine is lost, nothing of it runs any more."""
+    program, limits = evaluation.program, evaluation.limits
+    try:
+        frame = encode_program(
+            {
+                "code": program.code,
+                "name": _NAMES.get((program.language, program.name), program.name),
+                "inputs": dict(program.inputs),
+                "tools": evaluation.toolset.guest_spec(),
+                "variables": dict(evaluation.variables),
+                "message_bytes": limits.message_bytes,
+                "session": session,
+                "seed": [secrets.randbits(31) for _ in range(4)],
+            }
+        )
+    except InvalidValue as error:
+        return _failed(ErrorKind.UNSUPPORTED, str(error), EXIT_SANDBOX_FAILED)
+    files = await run_blocking(GuestFiles, evaluation.workspace, mounts, limits)
+    conversation = Conversation(evaluation, files)
+    try:
+        ended = await machine.run(
+            frame,
+            cpu_seconds=limits.cpu_seconds,
+            most_bytes=limits.message_bytes,
+            keep=session,
+            answer=conversation.answer,
+            say=conversation.say,
+        )
+    except MachineLost as error:
+        return _lost(error, limits)
+    except ProtocolError as error:
+        words = f"the guest broke the rules of the channel: {error}"
+        return _failed(ErrorKind.PROTOCOL, words, EXIT_SANDBOX_FAILED, hint="leave the channel to the host alone")
+    finally:
+        conversation.finish()
+        await run_blocking(files.close)
+    if session and (ended.crash or conversation.done is None):
+        await machine.end()  # there is nothing left of its state; for another run it is made from the snapshot again
+    return _outcome(conversation, ended, limits, program.language)
+
+
+def _outcome(conversation: Conversation, ended: Ended, limits: Limits, language: str) -> Outcome:
+    done = conversation.done
+    if conversation.lacks is not None:
+        return _failed(
+            ErrorKind.UNSUPPORTED,
+            f"line {conversation.lacks} uses await, which the hyperlight engine does not have; the linux engine has",
+            EXIT_SANDBOX_FAILED,
+            line=conversation.lacks,
+            hint="call the tools without await: here they are plain functions",
+        )
+    if done is not None and not ended.crash:
+        return Outcome(
+            value=done.value,
+            value_text=done.value_text,
+            value_forms=done.forms,
+            error=done.error,
+            exit_code=done.exit_code,
+            cpu_ms=ended.cpu_ms,
+            max_rss_bytes=ended.max_rss_bytes,
+        )
+    code = conversation.exit_code
+    if code is not None:
+        if code == 0:
+            return Outcome(cpu_ms=ended.cpu_ms, max_rss_bytes=ended.max_rss_bytes)
+        return _failed(ErrorKind.EXIT, f"the program ended itself with exit code {code}", code)
+    if any(words in ended.crash for words in _NO_MEMORY):
+        return _failed(
+            ErrorKind.MEMORY,
+            "the program used more memory than its virtual machine has",
+            _KILLED,
+            limit="memory_mib",
+            hint="work on less at a time: read in chunks, keep fewer columns, use generators; or recurse less deeply",
+        )
+    words = (ended.crash or "it ended without a result").strip().splitlines()[0][:500]
+    return _failed(ErrorKind.CRASH, f"the program broke its virtual machine: {words}", _ABORTED, type="SIGABRT")
+
+
+def _lost(error: MachineLost, limits: Limits) -> Outcome:
+    if error.signal == signal.SIGPROF:
+        return _failed(
+            ErrorKind.TIMEOUT,
+            f"the program used more than {counted(float(limits.cpu_seconds), 'second')} of processor time",
+            EXIT_TIMEOUT,
+            limit="cpu_seconds",
+            hint="use a faster algorithm",
+        )
+    return _failed(ErrorKind.SANDBOX, str(error), EXIT_SANDBOX_FAILED)
+
+
+def _failed(
+    kind: ErrorKind,
+    message: str,
+    exit_code: int,
+    *,
+    type: str = "",
+    line: int | None = None,
+    limit: str = "",
+    hint: str = "",
+) -> Outcome:
+    error = ErrorInfo(kind=kind, type=type, message=message, line=line, limit=limit, hint=hint)
+    return Outcome(error=error, exit_code=exit_code)

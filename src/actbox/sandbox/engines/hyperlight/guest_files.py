@@ -1,0 +1,255 @@
+"""The files of one run, as its program sees them: `/workspace`, `/input`, `/output`, `/tmp` and what the policy mounts.
+
+A program names a path and gets a number for an open file; everything is looked up and done here, on the host. What it
+asks for may be anything: types are checked, limits kept, and what is wrong is an `OSError` that it is told.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actbox.core.limits import Limits
+from actbox.core.mounts import FileMount
+from actbox.sandbox.guest.wire import ProtocolError
+from actbox.sandbox.workspace import Workspace
+
+from .trees import FOLDER, Quota, Tree, described, failure, kind_of, mounted
+
+_MIB = 2**20
+_MOST_READ = 2**20
+_MODES = frozenset({"r", "w", "a", "x", "+r", "+w", "+a", "+x"})
+_WORKSPACE = ("workspace",)
+_INPUT = ("workspace", "input")
+_TEMPORARY = ("tmp",)
+_Parts = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Open:
+    descriptor: int
+    quota: Quota | None
+    appends: bool
+
+
+class GuestFiles:
+    """Does what a program asks of its files. All of it blocks."""
+
+    def __init__(self, workspace: Workspace, mounts: Sequence[FileMount], limits: Limits) -> None:
+        """Open what there is. Raises `SandboxUnavailable` where a mount is not any more what it was."""
+        self._limits = limits
+        self._temporary = ""
+        self._opened: dict[int, _Open] = {}
+        self._last = 0
+        self._places: dict[_Parts, list[Tree]] = {}
+        """By the paths inside at which they begin; where there are two, they are seen as one folder."""
+        try:
+            folder = workspace.open()
+            quota = Quota(folder, limits.workspace_mib * _MIB)
+            self._places[_WORKSPACE] = [Tree(folder, writable=True, quota=quota)]
+            self._places[_INPUT] = [Tree(os.open("input", FOLDER, dir_fd=folder), writable=False)]
+            for mount in mounts:
+                self._places.setdefault(_inside(mount.mount_path.parts[1:]), []).append(mounted(mount))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close everything, and remove `/tmp`."""
+        for opened in self._opened.values():
+            os.close(opened.descriptor)
+        for trees in self._places.values():
+            for tree in trees:
+                tree.close()
+        self._opened.clear()
+        self._places.clear()
+        if self._temporary:
+            shutil.rmtree(self._temporary)
+
+    def do(self, asked: dict[str, Any]) -> Any:
+        """Do what a message asks. Raises `OSError` for what cannot be done, `ProtocolError` for what is nonsense."""
+        op = asked.pop("op", None)
+        action, fields = _ACTIONS.get(op, (None, {})) if isinstance(op, str) else (None, {})
+        if action is None or asked.keys() != fields.keys():
+            raise ProtocolError("a question about files that makes no sense")
+        for name, kind in fields.items():
+            if type(asked[name]) is not kind or (kind is int and not 0 <= asked[name] < 2**53):
+                raise ProtocolError(f"a question about files whose {name} makes no sense")
+        return action(self, **asked)
+
+    # What can be asked
+
+    def _open(self, path: str, mode: str) -> int:
+        if mode not in _MODES:
+            raise ProtocolError("a file that is to be opened in no known way")
+        if len(self._opened) >= self._limits.open_files:
+            raise failure(errno.EMFILE)
+        tree, parts = self._found(path, make="r" not in mode)
+        descriptor = tree.open(parts, mode)
+        self._last += 1
+        self._opened[self._last] = _Open(descriptor, tree.quota, "a" in mode)
+        return self._last
+
+    def _close(self, handle: int) -> None:
+        os.close(self._handle(handle).descriptor)
+        del self._opened[handle]
+
+    def _read(self, handle: int, at: int, size: int) -> bytes:
+        return os.pread(self._handle(handle).descriptor, min(size, _MOST_READ), at)
+
+    def _write(self, handle: int, at: int, data: bytes) -> int:
+        opened = self._handle(handle)
+        there = os.fstat(opened.descriptor).st_size
+        at = there if opened.appends else at
+        self._grow(opened, there, at + len(data))
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(opened.descriptor, view, at)
+            view, at = view[written:], at + written
+        return at
+
+    def _truncate(self, handle: int, size: int) -> None:
+        opened = self._handle(handle)
+        self._grow(opened, os.fstat(opened.descriptor).st_size, size)
+        os.ftruncate(opened.descriptor, size)
+
+    def _size(self, handle: int) -> int:
+        return os.fstat(self._handle(handle).descriptor).st_size
+
+    def _stat(self, path: str) -> dict[str, Any]:
+        try:
+            tree, parts = self._found(path)
+            return described(tree.stat(parts))
+        except FileNotFoundError:
+            if self._below(_parts_of(path)):
+                return {"kind": "folder", "size": 0, "modified": 0.0, "inode": 1}
+            raise
+
+    def _list(self, path: str) -> list[list[str]]:
+        wanted = _parts_of(path)
+        found = dict.fromkeys(self._below(wanted), "folder")
+        missing: OSError | None = None if found else failure(errno.ENOENT)
+        trees, parts = self._trees(wanted)
+        for tree in trees:
+            try:
+                entries = tree.list(parts)
+            except FileNotFoundError:
+                continue
+            missing = None
+            for entry in entries:
+                found.setdefault(entry.name, kind_of(entry))
+        if missing is not None:
+            raise missing
+        return [[name, kind] for name, kind in sorted(found.items())]
+
+    def _mkdir(self, path: str) -> None:
+        tree, parts = self._found(path, make=True)
+        if not parts or self._below(_parts_of(path)):
+            raise failure(errno.EEXIST)
+        tree.mkdir(parts)
+
+    def _remove(self, path: str) -> None:
+        tree, parts = self._entry(path)
+        tree.remove(parts, folder=False)
+
+    def _rmdir(self, path: str) -> None:
+        tree, parts = self._entry(path)
+        tree.remove(parts, folder=True)
+
+    def _rename(self, path: str, target: str) -> None:
+        tree, parts = self._entry(path)
+        other, other_parts = self._entry(target)
+        tree.rename(parts, other, other_parts)
+
+    # Finding what a path means
+
+    def _handle(self, handle: int) -> _Open:
+        if handle not in self._opened:
+            raise failure(errno.EBADF)
+        return self._opened[handle]
+
+    def _grow(self, opened: _Open, size: int, wanted: int) -> None:
+        if wanted > self._limits.file_mib * _MIB:
+            raise failure(errno.EFBIG)
+        if opened.quota is not None and wanted > size:
+            opened.quota.take(wanted - size)
+
+    def _entry(self, path: str) -> tuple[Tree, _Parts]:
+        """Return where an entry lies that is made or removed, which no place of its own can be."""
+        tree, parts = self._found(path, make=True)
+        if not parts:
+            raise failure(errno.EBUSY)
+        return tree, parts
+
+    def _found(self, path: str, make: bool = False) -> tuple[Tree, _Parts]:
+        """Return the tree that a path leads into, and the way in it; with `make`, though nothing lies there yet."""
+        trees, parts = self._trees(_parts_of(path))
+        if not trees:  # nothing can be made beside the places that there are
+            raise failure(errno.EROFS if make else errno.ENOENT)
+        for tree in trees[:-1]:
+            try:
+                tree.stat(parts)
+            except OSError:
+                continue
+            return tree, parts
+        return trees[0] if make else trees[-1], parts
+
+    def _trees(self, wanted: _Parts) -> tuple[list[Tree], _Parts]:
+        """Return the trees of the deepest place above a path, and the way in them."""
+        if wanted[:1] == _TEMPORARY and not self._temporary:
+            self._make_temporary()
+        for length in range(len(wanted), 0, -1):
+            if wanted[:length] in self._places:
+                return self._places[wanted[:length]], wanted[length:]
+        return [], ()
+
+    def _below(self, wanted: _Parts) -> list[str]:
+        """Return the names in a folder that lead to places deeper down."""
+        places = [*self._places, _TEMPORARY]
+        if not wanted:
+            places += [("input",), ("output",)]
+        return [place[len(wanted)] for place in places if len(place) > len(wanted) and place[: len(wanted)] == wanted]
+
+    def _make_temporary(self) -> None:
+        self._temporary = tempfile.mkdtemp(prefix="actbox-tmp-")
+        folder = os.open(self._temporary, FOLDER)
+        self._places[_TEMPORARY] = [Tree(folder, writable=True, quota=Quota(folder, self._limits.workspace_mib * _MIB))]
+
+
+def _parts_of(path: str) -> _Parts:
+    """Return the names of an absolute path, from the root on."""
+    first, *parts = path.split("/")
+    if first or "\0" in path or not {".", ".."}.isdisjoint(parts) or ("" in parts and parts != [""]):
+        raise ProtocolError("a path that is not absolute and plain")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise failure(errno.EILSEQ) from None
+    return _inside(tuple(part for part in parts if part))
+
+
+def _inside(parts: _Parts) -> _Parts:
+    """Return the one way to name a place: `/input` and `/output` are folders of the workspace."""
+    return ("workspace", *parts) if parts[:1] in (("input",), ("output",)) else parts
+
+
+_ACTIONS: Mapping[str, tuple[Callable[..., Any], Mapping[str, type]]] = {
+    "open": (GuestFiles._open, {"path": str, "mode": str}),
+    "close": (GuestFiles._close, {"handle": int}),
+    "read": (GuestFiles._read, {"handle": int, "at": int, "size": int}),
+    "write": (GuestFiles._write, {"handle": int, "at": int, "data": bytes}),
+    "truncate": (GuestFiles._truncate, {"handle": int, "size": int}),
+    "size": (GuestFiles._size, {"handle": int}),
+    "stat": (GuestFiles._stat, {"path": str}),
+    "list": (GuestFiles._list, {"path": str}),
+    "mkdir": (GuestFiles._mkdir, {"path": str}),
+    "remove": (GuestFiles._remove, {"path": str}),
+    "rmdir": (GuestFiles._rmdir, {"path": str}),
+    "rename": (GuestFiles._rename, {"path": str, "target": str}),
+}
+"""What can be asked, and which fields of which types a question has."""

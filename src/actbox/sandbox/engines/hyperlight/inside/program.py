@@ -1,0 +1,202 @@
+"""Runs programs in the machine: what the host asks for comes in, what came of it goes out."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import os
+import random
+import sys
+import time
+from types import ModuleType
+from typing import Any, NoReturn, cast
+
+from ....guest.program import Compiled, compile_program, exit_code_of, new_main, run_in
+from ....guest.tools import bind_tools
+from ....guest.value import describe_value
+from ....guest.wire import ENVELOPE_BYTES, MessageTooLong
+from .channel import HostChannel, HostStream
+from .failure import cut, describe_exception
+from .files import HostFiles, install
+
+_SHORT_TEXT = 2_000
+_end_machine = os._exit
+
+
+class Interpreter:
+    """What lasts from program to program of a session; a fresh run has one that has run nothing."""
+
+    def __init__(self, channel: HostChannel) -> None:
+        self._channel = channel
+        self._main: ModuleType | None = None
+        self._bound: dict[str, Any] = {}
+        self._file_names: set[str] = set()
+        self._take_the_place_of_what_would_end_the_machine()
+
+    def run(self) -> None:
+        """Run the program that the host has for us."""
+        sys.stdout, sys.stderr = self._streams[1], self._streams[2]  # the library puts its own there for each run
+        message = self._channel.begin()
+        done: dict[str, Any] = {"t": "done", "exit": 0}
+        random.seed()  # all runs start from one snapshot
+        os.environ.update(message["variables"])
+        name = self._file_name(message["name"])
+        sys.argv = [name]
+        try:
+            compiled: Compiled | None = compile_program(message["code"], name)
+        except SyntaxError as error:
+            compiled = None
+            done.update(exit=1, error=describe_exception(error, name))
+        if compiled is not None and compiled.awaits:
+            self._channel.ask({"t": "lacks", "what": "await", "line": _awaiting_line(message["code"])})
+            done.update(exit=1, error={"kind": "RUNTIME", "type": "", "message": "await"})
+        elif compiled is not None:
+            self._bind(message, compiled, name)
+            self._execute(compiled, message, name, done)
+        self._flush()
+        self._send(done)
+
+    def _bind(self, message: dict[str, Any], compiled: Compiled, name: str) -> None:
+        if self._main is None:
+            self._main = new_main({})
+        namespace = self._main.__dict__
+        for bound, function in self._bound.items():
+            if namespace.get(bound) is function:  # unless a program has given the name another meaning
+                del namespace[bound]
+        self._bound = bind_tools(message["tools"], cast(Any, self._channel), compiled.awaits, name)
+        namespace.update(self._bound)
+        namespace.update(message["inputs"])
+        sys.modules["__main__"] = self._main
+
+    def _execute(self, compiled: Compiled, message: dict[str, Any], name: str, done: dict[str, Any]) -> None:
+        assert self._main is not None
+        try:
+            has_value, value = run_in(self._main, compiled)
+            if has_value and value is not None:
+                done.update(describe_value(value, self._channel.max_bytes // 4))
+        except SystemExit as stop:
+            self._note_exit(done, stop)
+        except BaseException as error:
+            if isinstance(error, MemoryError) and not message["session"]:
+                self._main.__dict__.clear()  # what is to be told needs memory too
+            done.update(exit=1, error=describe_exception(error, name, [tool["alias"] for tool in message["tools"]]))
+        if not message["session"]:
+            self._main.__dict__.clear()  # files that were left open are written out when their last name goes
+
+    def _note_exit(self, done: dict[str, Any], stop: SystemExit) -> None:
+        done["exit"], text = exit_code_of(stop)
+        if text is not None:
+            print(text, file=sys.stderr)
+        if done["exit"]:
+            said = "the program ended itself with exit code %d" % done["exit"]
+            done["error"] = {"kind": "EXIT", "type": "SystemExit", "message": text or said}
+
+    def _send(self, done: dict[str, Any]) -> None:
+        try:
+            self._channel.ask(done)
+        except (MessageTooLong, ValueError, RecursionError):
+            for part in ("forms", "value"):
+                done.pop(part, None)
+            for holder, part in ((done, "text"), *((done.get("error", {}), key) for key in ("message", "traceback"))):
+                if isinstance(holder.get(part), str):
+                    holder[part] = cut(holder[part], _SHORT_TEXT)
+            self._channel.max_bytes += ENVELOPE_BYTES
+            self._channel.ask(done)
+
+    def _file_name(self, name: str) -> str:
+        """Return a name that no program of the session has had: its functions' lines are looked up by it."""
+        stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+        number, unique = 1, name
+        while unique in self._file_names:
+            number += 1
+            unique = "%s-%d%s%s" % (stem, number, dot, suffix)
+        self._file_names.add(unique)
+        return unique
+
+    def _flush(self) -> None:
+        try:
+            self._files.flush()
+        except Exception as error:
+            print("a file could not be written out: %s" % error, file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # a program may have put anything in their place
+                continue
+        for stream in self._streams.values():
+            if not stream.closed:
+                stream.flush()
+
+    def _take_the_place_of_what_would_end_the_machine(self) -> None:
+        """Have the host do what the machine cannot: it has no clock to sleep by, nobody who types, and no processes."""
+        self._streams = {
+            number: io.TextIOWrapper(
+                io.BufferedWriter(HostStream(self._channel, letter, number)),
+                encoding="utf-8",
+                errors="backslashreplace",  # a lone surrogate is shown, not an error
+                line_buffering=True,
+            )
+            for number, letter in ((1, "o"), (2, "e"))
+        }
+        sys.stdout = sys.__stdout__ = self._streams[1]  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self._streams[2]  # type: ignore[misc]
+        sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
+        self._files = HostFiles(self._channel)
+        install(self._files, self._write)
+        builtins.input = _no_input
+        time.sleep = self._sleep  # type: ignore[assignment]
+        os._exit = self._exit  # type: ignore[assignment]
+        _set_clocks()
+
+    def _write(self, number: int, data: Any) -> int:
+        if number not in self._streams:
+            raise OSError(8, "Bad file descriptor")
+        self._streams[number].flush()
+        self._channel.say("o" if number == 1 else "e", bytes(data))
+        return len(data)
+
+    def _sleep(self, seconds: float, /) -> None:
+        seconds = float(seconds)
+        if not seconds >= 0:
+            raise ValueError("sleep length must be non-negative")
+        self._channel.ask({"t": "sleep", "seconds": min(seconds, 1e9)})
+
+    def _exit(self, code: int) -> NoReturn:
+        self._channel.ask({"t": "exit", "code": int(code) & 0xFF})
+        _end_machine(code)
+
+
+def _no_input(prompt: object = "", /) -> str:
+    print(prompt, end="", flush=True)
+    raise EOFError("EOF when reading a line")
+
+
+def _set_clocks() -> None:
+    """Let all clocks be as fine as the one for the time of day; the machine's others are not set."""
+    begun = time.time()
+    time.monotonic = time.perf_counter = time.process_time = lambda: time.time() - begun
+    time.monotonic_ns = time.perf_counter_ns = time.process_time_ns = lambda: int((time.time() - begun) * 1e9)
+
+
+def _awaiting_line(source: str) -> int:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith)):
+            return node.lineno
+        if isinstance(node, ast.comprehension) and node.is_async:
+            return node.iter.lineno
+    return 1
+
+
+_interpreter: Interpreter
+
+
+def start(dispatch: Any) -> None:
+    """Make the interpreter that the machine's snapshot has."""
+    global _interpreter
+    _interpreter = Interpreter(HostChannel(dispatch))
+
+
+def run() -> None:
+    """Run the next program in it."""
+    _interpreter.run()

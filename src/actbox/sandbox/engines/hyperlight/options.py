@@ -1,0 +1,159 @@
+"""What runs in the virtual machine: the engine's own options, checked before anything is started."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.limits import Limits
+
+PACKAGED_GUEST: Final = "python_guest.path"
+"""The module of hyperlight-sandbox-python-guest."""
+_MIB = 2**20
+_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_SIZE = re.compile(r"([0-9]+) ?(Ki|Mi|Gi|)B?")
+# What the packaged guest itself needs to start, as the library says where it has less.
+LEAST_HEAP, LEAST_STACK = 25 * _MIB, 35 * _MIB
+# A program has the stack's memory for its values, less 30 MiB, and what is more of it makes each run slower
+# (benchmarks/hyperlight.py).
+USUAL_HEAP, USUAL_STACK = 25 * _MIB, 96 * _MIB
+_MOST = 64 * 2**30
+_BACKENDS = {
+    "wasm": ("wasm", "hyperlight_sandbox_backend_wasm"),
+    "javascript": ("hyperlight-js", "hyperlight_sandbox_backend_hyperlight_js"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestOptions:
+    """What runs in the virtual machines of a sandbox. Machines are alike exactly where these are."""
+
+    backend: str
+    module: str
+    """The name of a module that knows the guest's file, or that file's path; empty for the backend's own."""
+    heap_bytes: int
+    stack_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        limits: Limits,
+        backend: str = "wasm",
+        module: str | None = None,
+        module_path: str | None = None,
+        heap_size: str | int | None = None,
+        stack_size: str | int | None = None,
+    ) -> GuestOptions:
+        """Check the engine's options.
+
+        Raises `InvalidValue` for what makes no sense, `Unsupported` for more memory than the limit, or a limit that
+        is less than a machine needs.
+        """
+        if backend not in _BACKENDS:
+            raise InvalidValue(f"backend must be 'wasm' or 'javascript', not {backend!r}")
+        heap = USUAL_HEAP if heap_size is None else size_of("heap_size", heap_size, LEAST_HEAP)
+        stack = USUAL_STACK if stack_size is None else size_of("stack_size", stack_size, LEAST_STACK)
+        most = limits.memory_mib * _MIB
+        if heap_size is None and stack_size is None and heap + stack > most >= LEAST_HEAP + LEAST_STACK:
+            heap, stack = LEAST_HEAP, max(LEAST_STACK, most - LEAST_HEAP)
+        if heap + stack > most:
+            raise Unsupported(
+                f"a machine of the hyperlight engine with heap_size and stack_size has {(heap + stack) // _MIB} MiB,"
+                f" and Limits.memory_mib allows {limits.memory_mib}; the linux engine does with less"
+            )
+        return cls(backend=backend, module=_module(backend, module, module_path), heap_bytes=heap, stack_bytes=stack)
+
+    @property
+    def language(self) -> str:
+        """What the guest runs."""
+        return "javascript" if self.backend == "javascript" else "python"
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of one machine."""
+        return self.heap_bytes + self.stack_bytes
+
+    def to_command(self) -> dict[str, Any]:
+        """Return them as the worker takes them."""
+        return {
+            "backend": _BACKENDS[self.backend][0],
+            "heap_size": f"{self.heap_bytes // 1024}Ki",
+            "stack_size": f"{self.stack_bytes // 1024}Ki",
+            "module": _file_of(self.module),
+            "path": _folders(self.backend, self.module),
+        }
+
+
+def size_of(name: str, given: object, least: int) -> int:
+    """Return a size in bytes, given as such or as `"50Mi"`. Raises `InvalidValue`; `least` is what a guest needs."""
+    if isinstance(given, str) and (matched := _SIZE.fullmatch(given.strip())):
+        size = int(matched[1]) * _UNITS[matched[2]]
+    elif isinstance(given, int) and not isinstance(given, bool):
+        size = given
+    else:
+        raise InvalidValue(f"{name} is a size such as '50Mi' or '2Gi', or a number of bytes, not {given!r}")
+    if not least <= size <= _MOST:
+        raise InvalidValue(f"{name} must be from {least // _MIB}Mi to {_MOST // 2**30}Gi, not {given!r}")
+    return size
+
+
+def missing_package(backend: str, module: str) -> str:
+    """Return the Python package that is not installed and is needed for this; "" where nothing is missing."""
+    needed = {"hyperlight_sandbox": "hyperlight-sandbox"}
+    package = _BACKENDS[backend][1]
+    needed[package] = package.replace("_", "-")
+    if module == PACKAGED_GUEST:
+        needed["python_guest"] = "hyperlight-sandbox-python-guest"
+    return next((name for package, name in needed.items() if importlib.util.find_spec(package) is None), "")
+
+
+def check_installed(options: GuestOptions) -> None:
+    """Raise `SandboxUnavailable` for a package that is missing."""
+    if missing := missing_package(options.backend, options.module):
+        raise SandboxUnavailable(
+            f"the hyperlight engine needs {missing}, which is not installed: pip install 'actbox[hyperlight]'"
+        )
+
+
+def _module(backend: str, module: str | None, module_path: str | None) -> str:
+    for name, given in (("module", module), ("module_path", module_path)):
+        if given is not None and (not isinstance(given, str) or not given.strip()):
+            raise InvalidValue(f"{name} is the name of a guest's module or its path, not {given!r}")
+    if module_path is not None and module not in (None, PACKAGED_GUEST):
+        raise InvalidValue("give either module or module_path, not both")
+    if backend == "javascript":
+        if module_path is not None or module not in (None, PACKAGED_GUEST):
+            raise InvalidValue("the javascript backend has a guest of its own and takes no module")
+        return ""
+    given = (module_path or module or PACKAGED_GUEST).strip()
+    is_path = module_path is not None or "/" in given or given.endswith((".aot", ".wasm"))
+    if not is_path:
+        return given
+    path = Path(given).expanduser().absolute()
+    if not path.is_file():
+        raise InvalidValue(f"there is no guest module at {path}")
+    return str(path)
+
+
+def _file_of(module: str) -> str:
+    """Return a guest's file, where it lies in the packaged guest already, which else makes a copy of it."""
+    if module == PACKAGED_GUEST:
+        spec = importlib.util.find_spec("python_guest")
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for path in sorted(Path(folder, "resources").glob("*.aot")):
+                return str(path)
+    return module
+
+
+def _folders(backend: str, module: str) -> list[str]:
+    """Return the folders in which the worker finds the packages that it imports."""
+    names = ["hyperlight_sandbox", _BACKENDS[backend][1]]
+    if module and "/" not in module:
+        names.append(module.partition(".")[0])
+    specs = [importlib.util.find_spec(name) for name in names]
+    origins = [spec.origin for spec in specs if spec is not None and spec.origin]
+    return list(dict.fromkeys(str(Path(origin).parent.parent) for origin in origins))

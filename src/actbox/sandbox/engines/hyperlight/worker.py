@@ -1,0 +1,174 @@
+"""The worker: a process with one virtual machine in it. The library holds its interpreter while a program runs.
+
+Nothing but the end of the process ends a program that does not end by itself, so the host kills it then. The worker
+decides nothing: it carries messages between the machine and the host, which speaks to it over a socket. Each frame on
+that is a letter, a length and so many bytes:
+
+    host to worker      worker to host
+    `c` command, JSON   `s` state, JSON: `ready`, `failed`, `fresh`, `ended`
+    `a` answer          `q` question of the program, which is answered
+                        `o`, `e` what the program has written to its standard output and error
+
+The standard library, the library and the wire of the guests are all that is imported here.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False  # importing typing costs each worker memory
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+HEADER = struct.Struct("!cI")
+# How much of an answer a call takes, which goes as base64: WebAssembly's machine has room for this much at any time,
+# that of JavaScript a buffer of 16 KiB.
+PIECE_BYTES = {"wasm": 128 * 1024, "hyperlight-js": 8 * 1024}
+_F_SETSIG = 10  # of Linux; the fcntl module has no name for it
+_MOST_WORDS = 4000
+
+
+def main(channel: int, lifeline: int) -> NoReturn:
+    """Serve the host over a socket until it closes that, and die with it: when `lifeline` hangs up."""
+    _die_with(lifeline)
+    host = Host(socket.socket(fileno=channel))
+    try:
+        machine = Machine(host, host.command())
+    except Exception as error:
+        host.state(t="failed", why=_words(error), type=type(error).__name__)
+        os._exit(1)
+    host.state(t="ready")
+    while True:
+        machine.run(host.command())
+
+
+def _die_with(lifeline: int) -> None:
+    """Have the kernel kill this process when the other end of a pipe is closed, whatever holds the interpreter."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # it was closed before
+        os._exit(1)
+
+
+class Host:
+    """The socket to the host. When that is gone the process ends."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def send(self, kind: bytes, data: bytes) -> None:
+        """Send a frame."""
+        try:
+            self._sock.sendall(HEADER.pack(kind, len(data)) + data)
+        except OSError:
+            os._exit(1)
+
+    def state(self, **state: Any) -> None:
+        """Say what has become of the machine, or of its program."""
+        self.send(b"s", json.dumps(state).encode())
+
+    def command(self) -> dict[str, Any]:
+        """Wait for what is to be done next."""
+        command: dict[str, Any] = json.loads(self._frame())
+        return command
+
+    def answer(self) -> bytes:
+        """Wait for the answer to a question."""
+        return self._frame()
+
+    def _frame(self) -> bytes:
+        _, size = HEADER.unpack(self._exactly(HEADER.size))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        pieces = []
+        while size:
+            try:
+                piece = self._sock.recv(min(size, 2**20))
+            except OSError:
+                piece = b""
+            if not piece:
+                os._exit(0)
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+class Machine:
+    """A virtual machine with our part of the guest in it, and the snapshot that each fresh run starts from."""
+
+    def __init__(self, host: Host, command: dict[str, Any]) -> None:
+        sys.path[:0] = command["path"]  # where the host has found the library
+        from hyperlight_sandbox import Sandbox
+
+        self._host = host
+        self._piece_bytes = PIECE_BYTES[command["backend"]]
+        self._asked: list[bytes] = []
+        self._asked_bytes = self._most_bytes = 0
+        self._answer = json.dumps(command["sources"]).encode()
+        sizes = {key: command[key] for key in ("heap_size", "stack_size")}
+        module = {"module": command["module"]} if command["module"] else {}
+        self._sandbox = Sandbox(backend=command["backend"], **sizes, **module)
+        self._sandbox.register_tool("actbox", self._called)
+        self._start = command["start"]
+        for code in (command["warm"], command["boot"]):
+            done = self._sandbox.run(code)
+            if done.exit_code:
+                raise RuntimeError(done.stderr or "the guest did not start")
+        self._snapshot: Any = self._sandbox.snapshot()  # type: ignore[no-untyped-call]
+
+    def run(self, command: dict[str, Any]) -> None:
+        """Run a program, tell how it ended, and be ready for the next."""
+        self._answer = self._host.answer()
+        self._asked, self._asked_bytes, self._most_bytes = [], 0, command["most_bytes"]
+        begun = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, command["cpu_seconds"])  # at the end of which SIGPROF kills the process
+        try:
+            done = self._sandbox.run(self._start)
+            crash = (done.stderr or f"exit code {done.exit_code}") if done.exit_code else ""
+        except Exception as error:
+            crash = _words(error)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        cpu_ms = (time.process_time() - begun) * 1000
+        most_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self._host.state(t="ended", crash=crash[:_MOST_WORDS], cpu_ms=cpu_ms, max_rss_bytes=most_bytes)
+        if not command["keep"]:
+            self._sandbox.restore(self._snapshot)  # where that fails the process ends, and the host takes another
+            self._host.state(t="fresh")
+
+    def _called(self, **given: Any) -> Any:
+        """Do what the program asks: `o`, `e` say, `m` begins a question, `q` ends it, `p` is for more of the answer."""
+        if "o" in given or "e" in given:
+            kind = "o" if "o" in given else "e"
+            self._host.send(kind.encode(), base64.b64decode(given[kind]))
+            return None
+        if "m" in given or "q" in given:
+            self._asked.append(base64.b64decode(given["m"] if "m" in given else given["q"]))
+            self._asked_bytes += len(self._asked[-1])
+            if self._asked_bytes > self._most_bytes:
+                raise ValueError("the question is too long")
+        if "m" in given:
+            return None
+        if "q" in given:
+            question = b"".join(self._asked)
+            self._asked, self._asked_bytes = [], 0
+            self._host.send(b"q", question)
+            self._answer = self._host.answer()
+        start = given.get("p", 0)
+        piece = self._answer[start : start + self._piece_bytes]
+        return {"size": len(self._answer), "piece": base64.b64encode(piece).decode()}
+
+
+def _words(error: BaseException) -> str:
+    return (str(error) or type(error).__name__)[:_MOST_WORDS]

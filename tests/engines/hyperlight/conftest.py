@@ -1,0 +1,37 @@
+"""Sandboxes of the hyperlight engine: in machines where there is a hypervisor, and over a stand-in anywhere."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import actbox
+from actbox.sandbox.engines.hyperlight import engine, options
+
+STAND_IN = str(Path(__file__).parent / "stand_in")
+
+
+@functools.cache
+def checked() -> actbox.EngineCheck:
+    return actbox.check("hyperlight")
+
+
+@pytest.fixture(autouse=True)
+def _a_hypervisor(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("hyperlight") is not None and not checked().works:
+        pytest.skip(f"the hyperlight engine does not work here: {checked().reason} `make test-hyperlight` brings one")
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have workers import the stand-in instead of the library."""
+    monkeypatch.syspath_prepend(STAND_IN)
+    monkeypatch.setattr(engine, "why_no_hypervisor", lambda: ("", ""))
+    for name in ("hyperlight_sandbox", "hyperlight_sandbox_backend_wasm", "python_guest"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert options.missing_package("wasm", options.PACKAGED_GUEST) == ""
+    yield
