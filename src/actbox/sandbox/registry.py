@@ -72,9 +72,9 @@ TABLE: Final[Mapping[str, Engine]] = {
         Engine(name="process", languages=("python",), python="full", isolates=False, module="process"),
         # The others are opened by name only.
         Engine(name="wasm", languages=("python",), python="standard library", module="wasm"),
-        Engine(name="hyperlight", languages=("python", "javascript"), python="core", module="hyperlight"),
         Engine(name="monty", languages=("python",), python="subset", module="monty"),
         Engine(name="node", languages=("javascript", "typescript"), python="none", module="node"),
+        Engine(name="hyperlight", languages=("python", "javascript"), python="core", module="hyperlight"),
         Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),
     )
 }
