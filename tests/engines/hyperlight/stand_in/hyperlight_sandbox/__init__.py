@@ -6,8 +6,11 @@ files, and the code of ours that runs inside. What only a machine does is tried 
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +23,7 @@ import ast, bisect, cmath, copy, dataclasses, functools, inspect, io, itertools,
 import random, re, sys, time, types, unicodedata, weakref, zlib, array, enum, operator, binascii, errno
 import stat
 import codecs, collections.abc, contextvars, copyreg, datetime, dis, encodings.ascii, encodings.latin_1
-import keyword, posixpath
+import keyword, posixpath, signal
 import reprlib, struct, tokenize, typing, gc
 incoming, outgoing = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb", 0)
 os.dup2(2, 1)
@@ -45,7 +48,9 @@ for line in incoming:
     sys.stdout, sys.stderr = io.StringIO(), (said := io.StringIO())
     code = 0
     try:
-        exec(json.loads(line), variables)
+        source, seconds = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        exec(source, variables)
     except BaseException as error:
         code = 1
         said.write("%s: %s" % (type(error).__name__, error))
@@ -88,14 +93,15 @@ class Sandbox:
 
     def run(self, code: str) -> ExecutionResult:
         self._codes.append(code)
-        self._send(code)
+        self._send([code, signal.getitimer(signal.ITIMER_PROF)[0]])
         while True:
             message = json.loads(self._process.stdout.readline() or b"{}")  # type: ignore[union-attr]
             if "done" in message:
                 exit_code, stderr = message["done"]
                 return ExecutionResult("", stderr, exit_code)
             if "call" not in message:
-                self._process.wait()
+                if self._process.wait() == -signal.SIGPROF:  # a machine's processor time is its process's
+                    os.kill(os.getpid(), signal.SIGPROF)
                 raise RuntimeError("Guest aborted: 15 the stand-in ended")
             name, given = message["call"]
             if self._replayed:  # what the machine was told before the snapshot was taken
@@ -115,9 +121,6 @@ class Sandbox:
     def _begin(self) -> subprocess.Popen[bytes]:
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (self._bytes, self._bytes))
-            import ctypes
-            import signal
-
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a machine ends with its process
 
         return subprocess.Popen(
