@@ -43,11 +43,8 @@ function bytesOf(binary) {
 
 function checkPlain(value, path) {
   if (value === null || ["string", "boolean"].includes(typeof value) || value instanceof Uint8Array) return;
-  if (typeof value === "number") {
-    if (!Number.isFinite(value)) throw new TypeError(`${path} is ${value}, which JSON does not have`);
-    return;
-  }
-  if (typeof value !== "object") throw new TypeError(`${path} is a ${typeof value}, which JSON does not have`);
+  if (typeof value === "number" && Number.isFinite(value)) return;
+  if (typeof value !== "object") throw new TypeError(`${path} is ${typeof value === "number" ? value : `a ${typeof value}`}, which JSON does not have`);
   for (const [key, item] of Object.entries(value)) if (item !== undefined) checkPlain(item, `${path}.${key}`);
 }
 
@@ -153,9 +150,9 @@ function call(tool, args) {
   try {
     answer = ask({ t: "call", id: ++state.lastCall, tool, args });
   } catch (error) {
-    if (error instanceof TooLong) throw new ToolError(`the arguments are too large: ${error.message}`, tool);
-    if (error instanceof TypeError) throw new ToolError(`the arguments must be JSON values or bytes: ${error.message}`, tool);
-    throw error;
+    if (!(error instanceof TooLong || error instanceof TypeError)) throw error;
+    const what = error instanceof TooLong ? "are too large" : "must be JSON values or bytes";
+    throw new ToolError(`the arguments ${what}: ${error.message}`, tool);
   }
   if (answer.error !== undefined) throw new ToolError(answer.error, tool, Boolean(answer.refused));
   return answer.value;
@@ -249,11 +246,9 @@ async function until(promise) {
     if (settled) return promise;
     let first = null;
     for (const [id, timer] of state.timers) if (first === null || timer.due < first[1].due) first = [id, timer];
-    if (first === null) {
-      for (let turn = 0; turn < 100000 && !settled; turn++) await null;
-      if (settled) return promise;
-      throw new Error("the program awaits what never comes");
-    }
+    for (let turn = 0; first === null && turn < 100000 && !settled; turn++) await null;
+    if (settled) return promise;
+    if (first === null) throw new Error("the program awaits what never comes");
     const [id, timer] = first;
     const ms = timer.due - Date.now();
     if (ms > 0) ask({ t: "sleep", seconds: Math.min(ms / 1000, 1e9) });
