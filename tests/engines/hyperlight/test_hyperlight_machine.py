@@ -11,20 +11,27 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, Limits, Policy, Sandbox
-from actbox.testing import SandboxContract
+from actbox.testing.cases.errors import ErrorCases
+from actbox.testing.cases.files import FileCases
+from actbox.testing.cases.output import OutputCases, ResultCases
+from actbox.testing.cases.tools import ToolCases
+from actbox.testing.cases.unicode import UnicodeCases
+from actbox.testing.cases.values import FreshCases, InputCases, ValueCases
 from tests.engines.hyperlight.conftest import checked
 
 pytestmark = pytest.mark.hyperlight
 
 if checked().works:
 
-    class TestHyperlightInMachines(SandboxContract):
-        """The whole kit; cases that need no policy of their own share a sandbox."""
+    class TestHyperlightInMachines(
+        OutputCases, ResultCases, ErrorCases, ValueCases, InputCases, FreshCases, ToolCases, UnicodeCases, FileCases
+    ):
+        """The cases of the kit that are about what runs inside; the others are tried over the stand-in, in less time."""
 
         share_box = True
 
         async def open(self, policy: Policy) -> Sandbox:
-            return actbox.open_sandbox("hyperlight", policy=policy)
+            return actbox.open_sandbox("hyperlight", policy=policy, machines=1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -104,6 +111,17 @@ async def test_programs_have_names_of_the_librarys_that_reach_nothing(box: Sandb
     result = await box.run("import sandbox_executor\nsandbox_executor.http_get('http://127.0.0.1:1/')")
     assert result.error is not None
     assert "Denied" in result.error.message
+
+
+@in_one_loop
+async def test_a_session_keeps_its_variables_until_it_is_lost(box: Sandbox) -> None:
+    async with box.session() as session:
+        assert (await session.run("x = 1\ndef more(): return x + 1")).state_kept
+        assert (await session.run("more()")).value == 2
+        failed = await session.run("1 / 0")
+        assert failed.error is not None and 'File "program-3.py", line 1' in failed.error.traceback
+        assert not (await session.run("import os; os.abort()")).state_kept
+        assert not session.alive
 
 
 async def test_processor_time_ends_the_machine() -> None:

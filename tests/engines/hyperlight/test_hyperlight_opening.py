@@ -171,3 +171,17 @@ def test_javascript_has_no_sessions_and_says_so() -> None:
     assert box.traits.languages == ("javascript",)
     with pytest.raises(Unsupported, match="no sessions"):
         box.session()
+
+
+def test_the_agent_frameworks_classes_take_the_engines_options() -> None:
+    pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
+    from actbox.integrations.agent_framework import HyperlightCodeActProvider, HyperlightExecuteCodeTool
+
+    for made in (HyperlightCodeActProvider, HyperlightExecuteCodeTool):
+        with pytest.raises(InvalidValue, match="heap_size"):
+            made(heap_size="much")
+        with pytest.raises(InvalidValue, match="backend"):
+            made(backend="jvm")
+    assert "JavaScript" in HyperlightExecuteCodeTool(backend="javascript").description
+    description = HyperlightExecuteCodeTool(stack_size="2Gi", limits=Limits(memory_mib=4096)).description
+    assert "There is no `await`" in description
