@@ -26,7 +26,7 @@ if checked().works:
     class TestHyperlightInMachines(
         OutputCases, ResultCases, ErrorCases, ValueCases, InputCases, FreshCases, ToolCases, UnicodeCases, FileCases
     ):
-        """The cases of the kit that are about what runs inside; the others are tried over the stand-in, in less time."""
+        """The kit's cases that are about what runs inside; the others are tried over the stand-in, in less time."""
 
         share_box = True
 

@@ -9,6 +9,7 @@ from typing import Any
 _INSIDE = Path(__file__).parent / "inside"
 _GUEST = Path(__file__).parents[2] / "guest"
 _HERE = "engines.hyperlight.inside"
+_JAVASCRIPT = ("channel", "values", "tools", "files", "timers", "program")
 # The channel of other guests is a socket; the guest's modules find ours under its name.
 _CHANNEL = "from ..engines.hyperlight.inside.channel import HostChannel, ToolError"
 
@@ -17,7 +18,8 @@ _CHANNEL = "from ..engines.hyperlight.inside.channel import HostChannel, ToolErr
 def guest_code(language: str) -> dict[str, Any]:
     """Return what a worker needs to make a machine and to start a run in it."""
     if language == "javascript":
-        prelude = (_INSIDE / "prelude.js").read_text("utf-8")
+        parts = ((_INSIDE / "javascript" / f"{name}.js").read_text("utf-8") for name in _JAVASCRIPT)
+        prelude = "(() => {\"use strict\";\n" + "".join(parts) + "})();"
         return {"sources": {"prelude": prelude}, "warm": "1", "boot": _JAVASCRIPT_BOOT, "start": "await __actbox()"}
     return {
         "sources": _modules(),

@@ -1,0 +1,49 @@
+// The run's tools as the program sees them: async functions by name, and `call_tool`.
+
+class ToolError extends Error {
+  constructor(message, tool = "", refused = false) {
+    super(message);
+    this.tool = tool;
+    this.refused = refused;
+  }
+}
+ToolError.prototype.name = "ToolError";
+
+const isPlain = (value) => value !== null && typeof value === "object"
+  && [null, Object.prototype].includes(Object.getPrototypeOf(value));
+
+function call(tool, args) {
+  let answer;
+  try {
+    answer = ask({ t: "call", id: ++state.lastCall, tool, args });
+  } catch (error) {
+    if (!(error instanceof TooLong || error instanceof TypeError)) throw error;
+    const what = error instanceof TooLong ? "are too large" : "must be JSON values or bytes";
+    throw new ToolError(`the arguments ${what}: ${error.message}`, tool);
+  }
+  if (answer.error !== undefined) throw new ToolError(answer.error, tool, Boolean(answer.refused));
+  return answer.value;
+}
+
+function bindTools(specs) {
+  const names = { ToolError };
+  if (specs.length) {
+    names.call_tool = async function call_tool(name, args = {}) {
+      if (typeof name !== "string") throw new TypeError(`call_tool() takes a tool's name first, not ${typeof name}`);
+      if (!isPlain(args)) throw new TypeError("call_tool() takes the arguments as an object: call_tool(name, {…})");
+      return call(name, args);
+    };
+  }
+  for (const { name, alias, parameters } of specs) {
+    names[alias] = async (...given) => {
+      if (given.length === 1 && isPlain(given[0])) return call(name, given[0]);
+      if (given.length > parameters.length) {
+        throw new TypeError(`${alias}() takes one object with the arguments by name, or at most ${parameters.length} `
+          + `in this order (${parameters.join(", ")}), not ${given.length}`);
+      }
+      return call(name, Object.fromEntries(given.map((value, at) => [parameters[at], value])));
+    };
+    Object.defineProperty(names[alias], "name", { value: alias });
+  }
+  return names;
+}
