@@ -101,9 +101,9 @@ async def test_texts_of_any_size_go_in_and_out(box: Sandbox) -> None:
         return text
 
     code = "text = given + 'ü\\ud800'[:1]\nprint(text * 2)\nlen(echo(text)), echo(text) == text"
-    result = await box.run(actbox.Program(code, inputs={"given": "a\n\x00😀" * 150_000}), tools=[echo])
-    assert result.value == [600_001, True], result.error
-    assert len(result.stdout) == 1_200_003
+    result = await box.run(actbox.Program(code, inputs={"given": "a\n\x00😀" * 30_000}), tools=[echo])
+    assert result.value == [120_001, True], result.error
+    assert len(result.stdout) == 240_003
 
 
 @in_one_loop
@@ -213,7 +213,7 @@ async def test_the_agent_frameworks_provider_runs_programs_here() -> None:
     pytest.importorskip("agent_framework", reason="the extra actbox[agent-framework] is not installed")
     from actbox.integrations.agent_framework import HyperlightExecuteCodeTool
 
-    execute_code = HyperlightExecuteCodeTool(tools=[add], stack_size="96Mi")
-    result = await asyncio.wait_for(execute_code.invoke(arguments={"code": "print(add(1, 2))"}), 200)
-    assert "3" in str(result[0].text if isinstance(result, list) else result)
-    assert "CPython" not in execute_code.description
+    async with HyperlightExecuteCodeTool(tools=[add], stack_size="96Mi") as execute_code:
+        result = await asyncio.wait_for(execute_code.invoke(arguments={"code": "print(add(1, 2))"}), 200)
+        assert "3" in str(result[0].text if isinstance(result, list) else result)
+        assert "CPython" not in execute_code.description
