@@ -19,7 +19,7 @@ def guest_code(language: str) -> dict[str, Any]:
     """Return what a worker needs to make a machine and to start a run in it."""
     if language == "javascript":
         parts = ((_INSIDE / "javascript" / f"{name}.js").read_text("utf-8") for name in _JAVASCRIPT)
-        prelude = "(() => {\"use strict\";\n" + "".join(parts) + "})();"
+        prelude = '(() => {"use strict";\n' + "".join(parts) + "})();"
         return {"sources": {"prelude": prelude}, "warm": "1", "boot": _JAVASCRIPT_BOOT, "start": "await __actbox()"}
     return {
         "sources": _modules(),
