@@ -20,9 +20,10 @@ def checked() -> actbox.EngineCheck:
     return actbox.check("hyperlight")
 
 
-@pytest.fixture(autouse=True)
-def _a_hypervisor(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("hyperlight") is not None and not checked().works:
+@pytest.hookimpl(tryfirst=True)  # before the fixtures, of which some open a sandbox for a whole module
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a hypervisor where there is none."""
+    if item.get_closest_marker("hyperlight") is not None and not checked().works:
         pytest.skip(f"the hyperlight engine does not work here: {checked().reason} `make test-hyperlight` brings one")
 
 
