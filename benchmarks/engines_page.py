@@ -43,7 +43,9 @@ def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
     for name, of_it in there.items():
         machines.setdefault(_machine(of_it["machine"]), []).append(f"`{name}`")
     lines += ["", *(f"{', '.join(names)}: {machine}." for machine, names in machines.items())]
-    lines += [f"`{name}`: not measured yet ({of_it['reason']})." for name, of_it in kept.items() if name not in there]
+    for name, of_it in kept.items():
+        if name not in there:
+            lines.append(f"`{name}`: not measured yet ({of_it['reason'].partition(': ')[0]}).")
     return "\n".join(lines)
 
 
