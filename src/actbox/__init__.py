@@ -50,13 +50,13 @@ from .sandbox.contract import FileInfo, Files, Sandbox, Session
 from .sandbox.forks import Branches, Snapshot
 from .sandbox.languages import ENGINES_OF
 from .sandbox.opening import ENGINES, check, open_sandbox
-from .sandbox.shell import ProcessShell, ShellSandbox, shell_traits
 from .sandbox.traits import EngineCheck, Traits
 from .sync import run
 from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, tool
 
 if TYPE_CHECKING:
     from . import review
+    from .sandbox.shell import ProcessShell, ShellSandbox, shell_traits
 
 __all__ = [
     "ENGINES",
@@ -132,4 +132,8 @@ def __getattr__(name: str) -> Any:
 
         # Not `from . import review`, which would ask this function first.
         return importlib.import_module(".review", __name__)
+    if name in ("ProcessShell", "ShellSandbox", "shell_traits"):
+        from .sandbox import shell  # which is for systems that are like Unix
+
+        return getattr(shell, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
