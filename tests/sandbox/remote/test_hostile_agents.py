@@ -38,6 +38,8 @@ kind, part, stream, length = struct.unpack('!BBII', read(10))
 read(length)
 """
 
+pytestmark = pytest.mark.engines  # each starts an agent, which has seconds for it only
+
 
 def hostile(then: str) -> Agent:
     """Return an agent that runs this once it is asked for something; `stream` is what for."""
