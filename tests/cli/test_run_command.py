@@ -223,11 +223,9 @@ def test_json_says_why_there_is_no_sandbox(actbox):
 
 
 def test_output_appears_as_it_is_printed(on_engine):
-    running = start("run", *on_engine, "-c", "import time\nprint('first', flush=True)\ntime.sleep(20)", stdout=-1)
+    running = start("run", *on_engine, "-c", "import time\nprint('first', flush=True)\ntime.sleep(50)", stdout=-1)
     try:
-        begun = time.monotonic()
         assert running.stdout.readline() == b"first\n"
-        assert time.monotonic() - begun < 10
         assert running.poll() is None
     finally:
         running.terminate()

@@ -83,12 +83,12 @@ async def test_changed_code_ends_the_program_that_waits_and_runs_as_a_new_one(
 
 
 async def test_the_clock_stands_still_while_somebody_decides(runner: CodeActRunner, till: Till) -> None:
-    run = frozen(till, "nested", limits=Limits(wall_seconds=0.6))
+    run = frozen(till, "nested", limits=Limits(wall_seconds=2))
     await asked(runner, run, "pay(1)")
-    await asyncio.sleep(0.9)
+    await asyncio.sleep(2.2)
     outcome = await answer(runner, run, "pay(1)", YES)
     assert outcome.result.value == "paid 1"
-    assert outcome.result.usage.approval_ms > 600
+    assert outcome.result.usage.approval_ms > 2000
 
 
 async def test_a_call_that_nobody_answers_in_time_is_refused_and_an_answer_then_is_too_late(

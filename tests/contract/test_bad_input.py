@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -66,11 +65,10 @@ async def test_processor_time_is_limited(open_box: OpenBox) -> None:
 
 async def test_processor_time_of_all_processes_together_is_limited(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(cpu_seconds=1)
-    started = time.perf_counter()
-    result = await box.run("import os\nfor _ in range(3): os.fork()\nwhile True: pass", timeout=20)
+    result = await box.run("import os\nfor _ in range(3): os.fork()\nwhile True: pass", timeout=60)
     assert kind_of(result) is ErrorKind.TIMEOUT
     assert result.error.limit == "cpu_seconds"
-    assert time.perf_counter() - started < 5
+    assert result.usage.cpu_ms < 4000  # each of the eight alone had a second
 
 
 async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: str, open_box: OpenBox) -> None:
@@ -119,12 +117,10 @@ async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
         "for _ in range(3):\n"
         "    if os.fork() == 0:\n"
         "        x = bytearray(b'x') * (150 << 20)\n"
-        "        time.sleep(30)\n"
-        "time.sleep(30)"
+        "        time.sleep(300)\n"
+        "time.sleep(300)"
     )
-    started = time.perf_counter()
-    assert kind_of(await box.run(code, timeout=20)) is ErrorKind.MEMORY
-    assert time.perf_counter() - started < 10
+    assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
 
 
 async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -38,26 +37,24 @@ FIND_CHANNEL = (
 @pytest.mark.parametrize(
     "abuse",
     [
-        "os.close(channel)\nimport time\ntime.sleep(5)",
+        "os.close(channel)\nimport time\ntime.sleep(60)",
         "os.close(channel)",
-        "os.write(channel, b'garbage' * 100)\nimport time\ntime.sleep(5)",
-        "os.write(channel, b'\\xff' * 8)\nimport time\ntime.sleep(5)",
+        "os.write(channel, b'garbage' * 100)\nimport time\ntime.sleep(60)",
+        "os.write(channel, b'\\xff' * 8)\nimport time\ntime.sleep(60)",
         'import struct\nm = b\'{"t":"done","exit":0,"extra":1}\'\n'
-        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(60)",
         'import struct\nm = b\'{"t":"done","exit":0,"error":{"kind":"SANDBOX"}}\'\n'
-        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(5)",
+        "os.write(channel, struct.pack('!II', len(m), 0) + m)\nimport time\ntime.sleep(60)",
         'import struct\nm = b\'{"t":"call","id":1,"tool":"add","args":{}}\' * 1\n'
-        "os.write(channel, 2 * (struct.pack('!II', len(m), 0) + m))\nimport time\ntime.sleep(5)",
-        "import struct, time\nm = b'[' * 100_000\nos.write(channel, struct.pack('!II', len(m), 0) + m)\ntime.sleep(5)",
+        "os.write(channel, 2 * (struct.pack('!II', len(m), 0) + m))\nimport time\ntime.sleep(60)",
+        "import struct, time\nm = b'[' * 100_000\nos.write(channel, struct.pack('!II', len(m), 0) + m)\ntime.sleep(60)",
     ],
 )
 async def test_a_guest_that_abuses_the_channel_is_ended(box: Sandbox, abuse: str) -> None:
-    started = time.perf_counter()
-    result = await box.run(FIND_CHANNEL + "print('before')\n" + abuse, tools=[add])
+    result = await box.run(FIND_CHANNEL + "print('before')\n" + abuse, tools=[add], timeout=30)
     assert result.error is not None
     assert result.error.kind is ErrorKind.PROTOCOL
     assert result.stdout == "before\n"
-    assert time.perf_counter() - started < 3
 
 
 async def test_a_guest_that_floods_the_channel_is_held_back_and_ended(box: Sandbox) -> None:
@@ -103,7 +100,7 @@ async def test_a_message_of_too_many_values_is_refused_on_both_ends(box: Sandbox
         "import struct, time\nm = b'[' + b'{},' * 3_000_000 + b'1]'\n"
         'm = b\'{"t":"done","exit":0,"value":\' + m + b\'}\'\n'
         "view = memoryview(struct.pack('!II', len(m), 0) + m)\n"
-        "while view: view = view[os.write(channel, view):]\ntime.sleep(5)"
+        "while view: view = view[os.write(channel, view):]\ntime.sleep(60)"
     )
     result = await box.run(forged)
     assert result.error is not None

@@ -83,9 +83,8 @@ async def test_output_of_a_command_streams(box: Sandbox) -> None:
 
 
 async def test_a_command_that_leaves_a_child_behind_is_over_when_it_is_over(box: Sandbox) -> None:
-    result = await box.execute("sleep 30 & echo done", timeout=10)
-    assert result.stdout == "done\n"
-    assert result.usage.wall_ms < 5000
+    result = await box.execute("sleep 300 & echo done", timeout=30)
+    assert (result.exit_code, result.stdout) == (0, "done\n")
 
 
 async def test_files_made_by_a_command_are_artifacts(box: Sandbox) -> None:

@@ -44,17 +44,34 @@ async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: San
 
 
 async def test_time_in_the_queue_is_not_the_programs(box: Sandbox) -> None:
-    results = await asyncio.gather(*(box.run("import time\ntime.sleep(0.3)", timeout=1) for _ in range(8)))
-    assert all(result.success for result in results)
+    over = asyncio.Event()
+
+    async def stay() -> None:
+        await over.wait()
+
+    inside = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    waiting = [asyncio.create_task(box.run("1", timeout=3)) for _ in range(3)]
+    await asyncio.sleep(3.2)
+    over.set()
+    assert all(result.success for result in await asyncio.gather(*inside, *waiting))
+    assert all(task.result().usage.queue_ms > 3000 for task in waiting)
 
 
 async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_at_once: slots.Slots) -> None:
-    running = [asyncio.create_task(box.run("import time\ntime.sleep(0.3)\n1")) for _ in range(2)]
+    over = asyncio.Event()
+
+    async def stay() -> int:
+        await over.wait()
+        return 1
+
+    running = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
     await asyncio.sleep(0.05)
     waiting = [asyncio.create_task(box.run("open('touched', 'w')")) for _ in range(3)]
     await asyncio.sleep(0.05)
     for task in waiting:
         task.cancel()
+    over.set()
     assert [result.value for result in await asyncio.gather(*running)] == [1, 1]
     assert (await asyncio.gather(box.run("2"), box.run("3")))[1].value == 3
     assert "touched" not in {entry.path for entry in await box.list_files()}
@@ -64,11 +81,19 @@ async def test_whoever_goes_away_while_waiting_takes_no_turn(box: Sandbox, two_a
 async def test_sessions_queue_too(box: Sandbox) -> None:
     if not box.traits.sessions:
         pytest.skip("no sessions")
-    long = [asyncio.create_task(box.run("import time\ntime.sleep(0.5)")) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    over = asyncio.Event()
+
+    async def stay() -> None:
+        await over.wait()
+
     async with box.session() as session:
-        assert (await session.run("1")).usage.queue_ms > 100
-    await asyncio.gather(*long)
+        running = [asyncio.create_task(box.run("stay()", tools=[stay])) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(session.run("1"))
+        await asyncio.sleep(0.2)
+        over.set()
+        assert (await waiting).usage.queue_ms > 100
+    await asyncio.gather(*running)
 
 
 async def test_a_tool_that_runs_a_program_does_not_wait_for_its_own_kind(box: Sandbox) -> None:

@@ -73,29 +73,45 @@ async def test_await_inside_a_function_counts_too(box: Sandbox) -> None:
     assert (await box.run(code, tools=[add])).value == 3
 
 
-@pytest.mark.parametrize("function", [slow, slow_sync])
-async def test_gathered_calls_run_at_once(box: Sandbox, function: Any) -> None:
-    code = (
-        "import asyncio, time\nstart = time.perf_counter()\n"
-        f"values = await asyncio.gather(*({function.__name__}(n) for n in range(20)))\n"
-        "[values, time.perf_counter() - start]"
-    )
-    values, seconds = (await box.run(code, tools=[function])).value
-    assert values == list(range(20))
-    assert seconds < 20 * 0.2 / 3
+async def test_gathered_calls_run_at_once(box: Sandbox) -> None:
+    inside, all_inside = 0, asyncio.Event()
+
+    async def meet(number: int) -> int:
+        nonlocal inside
+        inside += 1
+        if inside == 20:
+            all_inside.set()
+        await asyncio.wait_for(all_inside.wait(), 30)
+        return number
+
+    code = "import asyncio\nawait asyncio.gather(*(meet(n) for n in range(20)))"
+    assert (await box.run(code, tools=[meet])).value == list(range(20))
+
+
+async def test_gathered_calls_of_plain_functions_run_at_once(box: Sandbox) -> None:
+    barrier = threading.Barrier(4)
+
+    def meet(number: int) -> int:
+        barrier.wait(30)
+        return number
+
+    code = "import asyncio\nawait asyncio.gather(*(meet(n) for n in range(20)))"
+    assert (await box.run(code, tools=[meet])).value == list(range(20))
 
 
 async def test_two_threads_may_call_at_once(box: Sandbox) -> None:
+    barrier = asyncio.Barrier(5)
+
+    async def meet(number: int) -> int:
+        await asyncio.wait_for(barrier.wait(), 30)
+        return number
+
     code = (
-        "import threading, time\nout = {}\nstart = time.perf_counter()\n"
-        "def work(n): out[n] = [slow(n, 0.1) for _ in range(3)]\n"
+        "import threading\nout = {}\ndef work(n): out[n] = [meet(n) for _ in range(3)]\n"
         "threads = [threading.Thread(target=work, args=(n,)) for n in range(5)]\n"
-        "[t.start() for t in threads]\n[t.join() for t in threads]\n"
-        "[out[n] for n in range(5)], time.perf_counter() - start"
+        "[t.start() for t in threads]\n[t.join() for t in threads]\n[out[n] for n in range(5)]"
     )
-    values, seconds = (await box.run(code, tools=[slow])).value
-    assert values == [[n] * 3 for n in range(5)]
-    assert seconds < 1.2
+    assert (await box.run(code, tools=[meet])).value == [[n] * 3 for n in range(5)]
 
 
 async def test_threads_and_a_loop_may_call_at_once(box: Sandbox) -> None:
@@ -435,9 +451,8 @@ async def test_whatever_a_tool_raises_the_program_gets_it_as_a_tool_error(box: S
 
 async def test_a_program_that_ends_does_not_wait_for_calls_of_its_daemon_threads(box: Sandbox) -> None:
     code = (
-        "import threading, time\nthreading.Thread(target=slow, args=(1, 30), daemon=True).start()\n"
+        "import threading, time\nthreading.Thread(target=slow, args=(1, 300), daemon=True).start()\n"
         "time.sleep(0.1)\n'end'"
     )
-    result = await box.run(code, tools=[slow], timeout=10)
+    result = await box.run(code, tools=[slow], timeout=30)
     assert result.value == "end"
-    assert result.usage.wall_ms < 5000
