@@ -32,6 +32,7 @@ SUBJECTS = (
     "empty_pool",
     "walls",
     "throughput",
+    "cancelling",
     "tool_calls",
     "memory",
     "forks",
