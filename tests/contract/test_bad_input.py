@@ -123,6 +123,22 @@ async def test_a_run_ends_when_the_kernel_took_one_of_its_processes_for_memory(
     assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
 
 
+async def test_a_program_that_fails_because_a_child_was_taken_for_memory_is_told_so(
+    isolated_engine: str, open_box: OpenBox
+) -> None:
+    box = await open_box(memory_mib=256)
+    code = (
+        "import os, sys\n"
+        "if os.fork() == 0:\n"
+        "    held = []\n"
+        "    while True: held.append(b'x' * (1 << 20))\n"
+        "_, status = os.wait()\n"
+        "raise RuntimeError(f'the child ended with {status}')"
+    )
+    for _ in range(3):  # whether it is the program or its enforcer that notices first
+        assert kind_of(await box.run(code, timeout=60)) is ErrorKind.MEMORY
+
+
 async def test_a_list_of_four_gigabytes_is_a_memory_error(open_box: OpenBox) -> None:
     box = await open_box(memory_mib=256)
     result = await box.run("x = list(range(500_000_000))")

@@ -68,6 +68,10 @@ class GuestProcess(ABC):
         """
         return False
 
+    def limit_reached(self) -> str:
+        """Return the limit, if any, for which an enforcer outside it has ended or refused processes of its."""
+        return ""
+
     def hear_network(self, call: Callable[[NetworkRequest], None] | None) -> None:
         """Have a run told of requests from now on, and of those that were made while there was none."""
         self.on_network = call

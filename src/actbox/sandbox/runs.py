@@ -344,8 +344,10 @@ class Run:
 
     def _on_done(self, done: Done) -> None:
         """The guest has sent its result, which counts unless the host had stopped the program before."""
-        if self._stop is None and done.alone and self._guest.dismiss(done.cpu_ms):
-            self._finish(Ending())
+        alone = self._stop is None and done.alone
+        reached = self._guest.limit_reached() if alone and done.error is not None else ""
+        if alone and self._guest.dismiss(done.cpu_ms):
+            self._finish(Ending(limit=reached))
         else:
             self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
 

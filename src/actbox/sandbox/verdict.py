@@ -27,7 +27,7 @@ def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits
     if ending.failure:
         return EXIT_SANDBOX_FAILED, ErrorInfo(kind=ErrorKind.SANDBOX, message=ending.failure)
     if done is not None:
-        return done.exit_code, done.error
+        return done.exit_code, _blame_memory(done.error, ending, limits)
     if ending.limit:
         return _limited(ending.limit, limits)
     if ending.signal is not None:
@@ -48,6 +48,15 @@ def blame_refusal(error: ErrorInfo, refused: NetworkRequest) -> ErrorInfo:
     if error.kind is ErrorKind.RUNTIME and not any(word and word in error.message for word in words):
         return error
     return replace(error, kind=ErrorKind.NETWORK, hint=refused.reason or error.hint)
+
+
+def _blame_memory(error: ErrorInfo | None, ending: Ending, limits: Limits) -> ErrorInfo | None:
+    """Return the error of a program of whose processes the kernel took one for memory, which it seldom knows itself."""
+    if error is None or ending.limit != "memory_mib" or error.kind not in (ErrorKind.RUNTIME, ErrorKind.EXIT):
+        return error
+    _, cause = _limited(ending.limit, limits)
+    message = f"{cause.message}: {error.message}" if error.message else cause.message
+    return replace(error, kind=cause.kind, message=message, limit=cause.limit, hint=error.hint or cause.hint)
 
 
 def _code_of(kind: ErrorKind) -> int:

@@ -210,8 +210,12 @@ class Child(GuestProcess):
         self._end.when(call)
 
     def limit_reached(self) -> str:
-        """Return the limit, if any, for which its control group has ended or refused processes."""
-        return (self._group.limit_reached() if self._group is not None else None) or ""
+        if self._group is None:
+            return ""
+        try:
+            return self._group.limit_reached()
+        except FileNotFoundError:  # it is buried, and its ending says this
+            return ""
 
     def _bury(self) -> None:
         """In the reaper's thread: find out how it ended, and remove what is left of it."""
