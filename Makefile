@@ -2,6 +2,8 @@
 # and make must be there.
 
 SHELL := /bin/sh
+# Hundreds of tests start an interpreter, which would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
 # Each recipe asks scripts/setup where the environment lies; where all is done already that takes milliseconds.
