@@ -31,6 +31,7 @@ async def test_every_limit_is_tried_and_holds() -> None:
         assert report.by
 
 
+@pytest.mark.engines  # it takes twenty seconds: each limit is waited for in vain
 async def test_a_limit_that_is_not_kept_is_found_out() -> None:
     reports = await try_javascript_limits(without_limits)
     # Three seconds of processor time may take longer than this sandbox has, on a machine that is busy.
