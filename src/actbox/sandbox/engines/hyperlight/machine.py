@@ -79,9 +79,9 @@ class Machine:
                 kind, data = await machine._frame(_MOST_STATE)
             state = _state(kind, data)
             if state["t"] != "ready":
-                raise SandboxUnavailable(
-                    f"the virtual machine does not start: {state.get('why', 'for no reason given')}"
-                )
+                # The library wraps an error in what it says of it, several times over.
+                why = ": ".join(dict.fromkeys(str(state.get("why")).split(": ")))
+                raise SandboxUnavailable(f"the virtual machine does not start: {why}")
         except TimeoutError:
             await machine.end()
             raise SandboxUnavailable(f"the virtual machine was not ready within {START_SECONDS:g} seconds") from None
