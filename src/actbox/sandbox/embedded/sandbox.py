@@ -99,6 +99,11 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
         for name in () if traits.domains else ("domains", "secrets"):
             if getattr(policy, name):
                 raise Unsupported(f"the {traits.engine} engine cannot keep Policy.{name}; the linux engine can")
+        for secret in policy.secrets:
+            if secret.as_file:
+                raise Unsupported(
+                    f"the {traits.engine} engine cannot place the secret {secret.name!r} as a file; linux can"
+                )
         self.policy = policy
         self._place: Place | None = None
         self._starting = Slots(1, tools_wait=True)

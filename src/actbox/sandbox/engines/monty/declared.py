@@ -8,9 +8,8 @@ import warnings
 from typing import Any
 
 from actbox.core.program import Program
+from actbox.sandbox.embedded import http
 from actbox.tools import Toolset, stubs
-
-from . import http
 
 # What the interpreter has and the library's check does not know of.
 _BUILTINS = """\

@@ -48,9 +48,6 @@ class MontySandbox(EmbeddedSandbox):
     ) -> None:
         """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share workers with."""
         super().__init__(policy)
-        for secret in policy.secrets:
-            if secret.as_file:
-                raise Unsupported(f"the monty engine cannot place the secret {secret.name!r} as a file; linux can")
         if policy.limits.cpus < 1:
             raise Unsupported("the monty engine cannot give a program less than a processor: Limits.cpus; linux can")
         if policy.domains and sys.platform != "linux":
@@ -63,7 +60,7 @@ class MontySandbox(EmbeddedSandbox):
         self._mounted: Mounted | None = None
         self._proxy: EgressProxy | None = family._proxy if family else None
         if policy.domains and self._proxy is None:
-            from .http import make_proxy  # what it needs takes long to import
+            from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
 
             self._proxy = make_proxy(policy, upstream)
 
@@ -130,7 +127,7 @@ class MontyState(State):
             self._declared = declared
         requests = None
         if sandbox._proxy is not None:
-            from .http import Requests
+            from actbox.sandbox.embedded.http import Requests
 
             requests = Requests(sandbox._proxy, evaluation.calls.tell, evaluation.limits.message_bytes)
         evaluating = Evaluating(

@@ -17,12 +17,12 @@ from typing import Any, Final, TypeVar
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
+from actbox.sandbox.embedded.http import NAME as HTTP_REQUEST
+from actbox.sandbox.embedded.http import Requests
 from actbox.tools.threads import ThreadPool
 
 from . import outcome
 from .files import Files, is_served
-from .http import NAME as HTTP_REQUEST
-from .http import Requests
 from .library import Interpreter
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, IllTyped, Lost, Named, Step
 from .values import as_json, as_text, is_bounded

@@ -1,4 +1,7 @@
-"""`http_request`: how programs reach the policy's domains. Every request goes through the sandbox's egress proxy."""
+"""`http_request`: how programs of an embedded interpreter reach the policy's domains.
+
+Every request goes through the sandbox's egress proxy.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class HttpResponse(TypedDict):
 _PARAMETERS = ("url", "method", "headers", "body")
 _READ_BYTES = 64 * 1024
 
-_told: ContextVar[list[NetworkRequest]] = ContextVar("actbox_monty_told")
+_told: ContextVar[list[NetworkRequest]] = ContextVar("actbox_told")
 """What the proxy has told of the request that is made in this context."""
 
 
