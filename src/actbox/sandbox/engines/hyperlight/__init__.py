@@ -38,10 +38,16 @@ def open_engine(
     `backend` is `wasm`, whose guest is CPython unless another is named by `module` (a packaged one, or a path) or
     `module_path`, or `javascript`, which brings its own. `heap_size` and `stack_size` are a machine's memory, as
     `"50Mi"` or a number of bytes: a program has about the stack's, less 30 MiB. `machines` is how many run at once;
-    others wait. Nothing in a machine reaches a network, so `upstream` is of no use to it.
+    others wait. Nothing in a machine reaches a network by itself: for the policy's domains programs have `http_request`,
+    whose way to hosts is `upstream`.
 
     Raises `InvalidValue`, `Unsupported`, and `SandboxUnavailable` for a package that is not installed.
     """
     options = GuestOptions.of(policy.limits, backend, module, module_path, heap_size, stack_size)
     check_installed(options)
-    return HyperlightSandbox(policy, Pool(options, checked_machines(machines, MOST_AT_ONCE)))
+    pool = Pool(options, checked_machines(machines, MOST_AT_ONCE))
+    if not policy.domains:
+        return HyperlightSandbox(policy, pool)
+    from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
+
+    return HyperlightSandbox(policy, pool, make_proxy(policy, upstream))

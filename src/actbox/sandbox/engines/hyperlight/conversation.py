@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import errno
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
@@ -15,6 +15,9 @@ from actbox.sandbox.embedded import CallRefused, Evaluation
 from actbox.sandbox.guest import wire
 
 from .guest_files import GuestFiles
+
+if TYPE_CHECKING:
+    from actbox.sandbox.embedded.http import Requests
 
 _STREAMS: Final[dict[str, Literal["stdout", "stderr"]]] = {"o": "stdout", "e": "stderr"}
 
@@ -26,12 +29,15 @@ class Conversation:
     have, `exit_code` what it gave to `os._exit`, which ends the machine.
     """
 
-    def __init__(self, evaluation: Evaluation, files: GuestFiles) -> None:
+    def __init__(self, evaluation: Evaluation, files: GuestFiles, requests: Requests | None = None) -> None:
+        """`files` are opened at the first question about one; `requests` are the way to domains, if there are any."""
         self.done: Done | None = None
         self.lacks: int | None = None
         self.exit_code: int | None = None
         self._evaluation = evaluation
         self._files = files
+        self._uses_files = False
+        self._requests = requests
         self._max_bytes = evaluation.limits.message_bytes
         self._decoders = {letter: codecs.getincrementaldecoder("utf-8")("replace") for letter in _STREAMS}
 
@@ -41,16 +47,35 @@ class Conversation:
         if text:
             self._evaluation.say(_STREAMS[letter], text)
 
-    def finish(self) -> None:
-        """Hand on what is left of a character that was never finished."""
+    def take_result(self, frame: bytes) -> None:
+        """Take what the program came to, which comes last of all. Raises `ProtocolError`."""
+        message = wire.decode(*_parts(frame, self._max_bytes))
+        if self.done is not None or message.get("t") != "done":
+            raise wire.ProtocolError("a result that is none, or a second one")
+        self.done = cast(Done, parse(message))
+
+    async def finish(self) -> None:
+        """Hand on what is left of a character that was never finished, and let go of files and requests."""
         for letter, decoder in self._decoders.items():
             if text := decoder.decode(b"", final=True):
                 self._evaluation.say(_STREAMS[letter], text)
+        if self._requests is not None:
+            self._requests.close()
+        if self._uses_files:
+            await run_blocking(self._files.close)
+
+    async def open_files(self) -> None:
+        """Open the files before any question. Raises `SandboxUnavailable` where they are not there any more."""
+        self._uses_files = True
+        await run_blocking(self._files.open)
 
     async def answer(self, frame: bytes) -> bytes:
         """Answer a question. Raises `ProtocolError` for what is none, and whatever ends the run."""
         message = await _decoded(frame, self._max_bytes)
-        return wire.encode(await self._answered(message), self._max_bytes + wire.ENVELOPE_BYTES)
+        answer = await self._answered(message)
+        # A response comes as text and as bytes; a character of the text takes up to six bytes of a message.
+        most = self._max_bytes * (8 if message.get("t") == "request" else 1)
+        return wire.encode(answer, most + wire.ENVELOPE_BYTES)
 
     async def _answered(self, message: dict[str, Any]) -> dict[str, Any]:
         if self.done is not None:
@@ -63,8 +88,9 @@ class Conversation:
                 self.done = parsed
                 return {}
             case "file":
-                del message["t"]
-                return await self._filed(message)
+                return await self._filed({name: value for name, value in message.items() if name != "t"})
+            case "request" if type(message.get("args")) is list and type(message.get("kwargs")) is dict:
+                return await self._requested(message["args"], message["kwargs"])
             case "sleep" if _is_number(message.get("seconds"), 1e9):
                 await asyncio.sleep(message["seconds"])
                 return {}
@@ -85,7 +111,19 @@ class Conversation:
                 answer["refused"] = True
             return answer
 
+    async def _requested(self, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if self._requests is None:
+            raise wire.ProtocolError("a request where there is no network")
+        try:
+            return {"value": await self._requests.request(tuple(args), kwargs)}
+        except (OSError, TypeError, ValueError) as error:
+            kinds = (PermissionError, OSError, TypeError, ValueError)
+            kind = next(kind.__name__ for kind in kinds if isinstance(error, kind))
+            return {"raised": kind, "text": str(error)}
+
     async def _filed(self, message: dict[str, Any]) -> dict[str, Any]:
+        if not self._uses_files:
+            await self.open_files()
         try:
             return {"value": await run_blocking(self._files.do, message)}
         except OSError as error:
@@ -93,12 +131,17 @@ class Conversation:
             return {"errno": errno.errorcode.get(number, "EIO"), "text": error.strerror or "Input/output error"}
 
 
-async def _decoded(frame: bytes, max_bytes: int) -> dict[str, Any]:
+def _parts(frame: bytes, max_bytes: int) -> tuple[bytes, bytes]:
     reader = wire.FrameReader(max_bytes + wire.ENVELOPE_BYTES)
     reader.receive(frame)
     taken = reader.take()
     if taken is None or reader.pending:
         raise wire.ProtocolError("a message that is not whole, or more than one")
+    return taken
+
+
+async def _decoded(frame: bytes, max_bytes: int) -> dict[str, Any]:
+    taken = _parts(frame, max_bytes)
     if len(taken[0]) <= STEP_BYTES:
         return wire.decode(*taken)
     steps = decode_in_steps(*taken)

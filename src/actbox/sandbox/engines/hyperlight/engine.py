@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
@@ -19,18 +19,25 @@ from .machine import Machine
 from .pool import Pool
 from .traits import hyperlight_traits
 
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.proxy import EgressProxy
+
 
 class HyperlightSandbox(EmbeddedSandbox):
     """A sandbox whose programs run in virtual machines, each in a fresh one: restored from a snapshot before."""
 
-    def __init__(self, policy: Policy, pool: Pool) -> None:
-        """Raise `Unsupported` for what a policy gives or restricts and this engine does not have."""
+    def __init__(self, policy: Policy, pool: Pool, proxy: EgressProxy | None = None) -> None:
+        """Raise `Unsupported` for what a policy gives or restricts and this engine does not have.
+
+        `proxy` is the way to the policy's domains, where it names any.
+        """
         self.traits = hyperlight_traits(pool.options)
         if policy.limits.cpus < 1:
             raise Unsupported("the hyperlight engine cannot keep a program below one processor; the linux engine can")
         if policy.preload:
             raise Unsupported("the hyperlight engine preloads no packages, as it has none; the linux engine has")
         self._pool = pool
+        self._proxy = proxy
         super().__init__(policy)
 
     async def _open(self) -> None:
@@ -43,26 +50,27 @@ class HyperlightSandbox(EmbeddedSandbox):
         await self._pool.close()
 
     def _sibling(self) -> Self:
-        return type(self)(self.policy, self._pool)
+        return type(self)(self.policy, self._pool, self._proxy)
 
     async def _begun(self, program: Program | str, tools: Tools, timeout: float | None) -> EmbeddedRun:
-        lease = _Lease(self._pool, self.policy)
+        lease = _Lease(self._pool, self.policy, self._proxy)
         return await self._begun_in(self._there(), program, tools, timeout, lease.evaluate, None, lambda: lease)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
-        async with _Lease(self._pool, self.policy) as lease:
+        async with _Lease(self._pool, self.policy, self._proxy) as lease:
             return await lease.evaluate(evaluation)
 
     async def _open_state(self) -> State:
-        return _MachineState(await self._pool.new(), self.policy)
+        return _MachineState(await self._pool.new(), self.policy, self._proxy)
 
 
 class _Lease(AbstractAsyncContextManager["_Lease"]):
     """A machine for one run, had before the run's clock starts."""
 
-    def __init__(self, pool: Pool, policy: Policy) -> None:
+    def __init__(self, pool: Pool, policy: Policy, proxy: EgressProxy | None) -> None:
         self._pool = pool
         self._policy = policy
+        self._proxy = proxy
         self._machine: Machine | None = None
         self._failure: SandboxUnavailable | None = None
 
@@ -82,22 +90,23 @@ class _Lease(AbstractAsyncContextManager["_Lease"]):
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         if self._machine is None:
             raise self._failure or AssertionError("evaluated without a machine")
-        return await evaluate(self._machine, evaluation, self._policy.mounts)
+        return await evaluate(self._machine, evaluation, self._policy.mounts, self._proxy)
 
 
 class _MachineState(State):
     """A machine that a session has to itself. It cannot be interrupted: a program that must end takes it along."""
 
-    def __init__(self, machine: Machine, policy: Policy) -> None:
+    def __init__(self, machine: Machine, policy: Policy, proxy: EgressProxy | None) -> None:
         self._machine = machine
         self._policy = policy
+        self._proxy = proxy
 
     @property
     def alive(self) -> bool:
         return self._machine.alive
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
-        return await evaluate(self._machine, evaluation, self._policy.mounts, session=True)
+        return await evaluate(self._machine, evaluation, self._policy.mounts, self._proxy, session=True)
 
     async def close(self) -> None:
         await self._machine.end()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import secrets
 import signal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind, InvalidValue
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
-from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import Evaluation, Outcome
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.requests import encode_program
@@ -20,6 +19,10 @@ from .conversation import Conversation
 from .guest_files import GuestFiles
 from .machine import Ended, Machine, MachineLost
 
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.proxy import EgressProxy
+    from actbox.sandbox.embedded.http import Requests
+
 _NAMES: Final = {("javascript", "program.py"): "program.js"}
 """What a program is called that was given no name."""
 _KILLED: Final = 128 + signal.SIGKILL
@@ -28,9 +31,17 @@ _NO_MEMORY: Final = ("Out of physical memory", "Guest aborted: 13")
 
 
 async def evaluate(
-    machine: Machine, evaluation: Evaluation, mounts: tuple[FileMount, ...], *, session: bool = False
+    machine: Machine,
+    evaluation: Evaluation,
+    mounts: tuple[FileMount, ...],
+    proxy: EgressProxy | None,
+    *,
+    session: bool = False,
 ) -> Outcome:
-    """Run a program; when this is cancelled, or the machine is lost, nothing of it runs any more."""
+    """Run a program; when this is cancelled, or the machine is lost, nothing of it runs any more.
+
+    `proxy` is the way to the policy's domains, where there are any.
+    """
     program, limits = evaluation.program, evaluation.limits
     try:
         frame = encode_program(
@@ -42,14 +53,18 @@ async def evaluate(
                 "variables": dict(evaluation.variables),
                 "message_bytes": limits.message_bytes,
                 "session": session,
+                "network": proxy is not None,
                 "seed": [secrets.randbits(31) for _ in range(4)],
             }
         )
     except InvalidValue as error:
         return _failed(ErrorKind.UNSUPPORTED, str(error), EXIT_SANDBOX_FAILED)
-    files = await run_blocking(GuestFiles, evaluation.workspace, mounts, limits)
-    conversation = Conversation(evaluation, files)
+    conversation = Conversation(
+        evaluation, GuestFiles(evaluation.workspace, mounts, limits), _requests(proxy, evaluation)
+    )
     try:
+        if mounts:  # of which none may have become another thing
+            await conversation.open_files()
         ended = await machine.run(
             frame,
             cpu_seconds=limits.cpu_seconds,
@@ -58,17 +73,26 @@ async def evaluate(
             answer=conversation.answer,
             say=conversation.say,
         )
+        if ended.result and not ended.crash:
+            conversation.take_result(ended.result)
     except MachineLost as error:
         return _lost(error, limits)
     except ProtocolError as error:
         words = f"the guest broke the rules of the channel: {error}"
         return _failed(ErrorKind.PROTOCOL, words, EXIT_SANDBOX_FAILED, hint="leave the channel to the host alone")
     finally:
-        conversation.finish()
-        await run_blocking(files.close)
+        await conversation.finish()
     if session and (ended.crash or conversation.done is None):
         await machine.end()  # there is nothing left of its state; for another run it is made from the snapshot again
     return _outcome(conversation, ended, limits, program.language)
+
+
+def _requests(proxy: EgressProxy | None, evaluation: Evaluation) -> Requests | None:
+    if proxy is None:
+        return None
+    from actbox.sandbox.embedded.http import Requests
+
+    return Requests(proxy, evaluation.calls.tell, evaluation.limits.message_bytes)
 
 
 def _outcome(conversation: Conversation, ended: Ended, limits: Limits, language: str) -> Outcome:

@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,29 +39,49 @@ class _Open:
 
 
 class GuestFiles:
-    """Does what a program asks of its files. All of it blocks."""
+    """Does what a program asks of its files. All methods block, and any thread may call them."""
 
     def __init__(self, workspace: Workspace, mounts: Sequence[FileMount], limits: Limits) -> None:
-        """Open what there is. Raises `SandboxUnavailable` where a mount is not any more what it was."""
+        self._workspace = workspace
+        self._mounts = mounts
         self._limits = limits
+        self._one_at_a_time = threading.Lock()
+        self._closed = False
         self._temporary = ""
         self._opened: dict[int, _Open] = {}
         self._last = 0
         self._places: dict[_Parts, list[Tree]] = {}
         """By the paths inside at which they begin; where there are two, they are seen as one folder."""
-        try:
-            folder = workspace.open()
-            quota = Quota(folder, limits.workspace_mib * _MIB)
-            self._places[_WORKSPACE] = [Tree(folder, writable=True, quota=quota)]
-            self._places[_INPUT] = [Tree(os.open("input", FOLDER, dir_fd=folder), writable=False)]
-            for mount in mounts:
-                self._places.setdefault(_inside(mount.mount_path.parts[1:]), []).append(mounted(mount))
-        except BaseException:
-            self.close()
-            raise
+
+    def open(self) -> None:
+        """Open what there is. Raises `SandboxUnavailable` where a mount is not any more what it was.
+
+        Raises `OSError` after `close`.
+        """
+        with self._one_at_a_time:
+            if self._closed:
+                raise failure(errno.EBADF)
+            try:
+                self._open_places()
+            except BaseException:
+                self._let_go()
+                raise
 
     def close(self) -> None:
-        """Close everything, and remove `/tmp`."""
+        """Close everything, and remove `/tmp`. What is asked afterwards fails."""
+        with self._one_at_a_time:
+            self._closed = True
+            self._let_go()
+
+    def _open_places(self) -> None:
+        folder = self._workspace.open()
+        quota = Quota(folder, self._limits.workspace_mib * _MIB)
+        self._places[_WORKSPACE] = [Tree(folder, writable=True, quota=quota)]
+        self._places[_INPUT] = [Tree(os.open("input", FOLDER, dir_fd=folder), writable=False)]
+        for mount in self._mounts:
+            self._places.setdefault(_inside(mount.mount_path.parts[1:]), []).append(mounted(mount))
+
+    def _let_go(self) -> None:
         for opened in self._opened.values():
             os.close(opened.descriptor)
         for trees in self._places.values():
@@ -70,6 +91,7 @@ class GuestFiles:
         self._places.clear()
         if self._temporary:
             shutil.rmtree(self._temporary)
+            self._temporary = ""
 
     def do(self, asked: dict[str, Any]) -> Any:
         """Do what a message asks. Raises `OSError` for what cannot be done, `ProtocolError` for what is nonsense."""
@@ -80,7 +102,10 @@ class GuestFiles:
         for name, kind in fields.items():
             if type(asked[name]) is not kind or (kind is int and not 0 <= asked[name] < 2**53):
                 raise ProtocolError(f"a question about files whose {name} makes no sense")
-        return action(self, **asked)
+        with self._one_at_a_time:
+            if self._closed:
+                raise failure(errno.EBADF)
+            return action(self, **asked)
 
     # What can be asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import socket
@@ -42,9 +43,13 @@ importlib.import_module("_actbox.engines.hyperlight.worker").main(int(sys.argv[2
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended, by the worker's word: `crash` are the library's words where the machine broke."""
+    """How a program ended, by the worker's word: `crash` are the library's words where the machine broke.
+
+    `result` is the message with what the program came to, where that is short; a long one was asked as a question.
+    """
 
     crash: str
+    result: bytes
     cpu_ms: float
     max_rss_bytes: int
 
@@ -164,7 +169,8 @@ class Machine:
                 else:
                     state = _state(kind, data)
                     self._is_fresh = keep
-                    return Ended(str(state["crash"]), float(state["cpu_ms"]), int(state["max_rss_bytes"]))
+                    result = _result_of(str(state["result"]))
+                    return Ended(str(state["crash"]), result, float(state["cpu_ms"]), int(state["max_rss_bytes"]))
         except BaseException:
             await self.end()
             raise
@@ -231,6 +237,13 @@ class Machine:
 
 def _json(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode()
+
+
+def _result_of(said: str) -> bytes:
+    try:
+        return base64.b64decode(said, validate=True)
+    except ValueError:
+        raise ProtocolError("the guest said what is no message") from None
 
 
 def _state(kind: bytes, data: bytes) -> dict[str, Any]:

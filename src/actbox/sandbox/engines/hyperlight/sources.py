@@ -20,12 +20,12 @@ def guest_code(language: str) -> dict[str, Any]:
     if language == "javascript":
         parts = ((_INSIDE / "javascript" / f"{name}.js").read_text("utf-8") for name in _JAVASCRIPT)
         prelude = '(() => {"use strict";\n' + "".join(parts) + "})();"
-        return {"sources": {"prelude": prelude}, "warm": "1", "boot": _JAVASCRIPT_BOOT, "start": "await __actbox()"}
+        return {"sources": {"prelude": prelude}, "warm": "1", "boot": _JAVASCRIPT_BOOT, "start": "await __actbox('%s')"}
     return {
         "sources": _modules(),
         "warm": "None",
         "boot": (_INSIDE / "boot.py").read_text("utf-8") + _PYTHON_READY,
-        "start": f"import sys; sys.modules['_actbox.{_HERE}.program'].run()",
+        "start": f"import sys; sys.modules['_actbox.{_HERE}.program'].run('%s')",
     }
 
 
@@ -33,7 +33,8 @@ def _modules() -> dict[str, str]:
     """Return the modules in the order in which they import one another."""
     guest = {f"guest.{name}": (_GUEST / f"{name}.py").read_text("utf-8") for name in ("tools", "value", "program")}
     inside = {
-        f"{_HERE}.{name}": (_INSIDE / f"{name}.py").read_text("utf-8") for name in ("failure", "files", "program")
+        f"{_HERE}.{name}": (_INSIDE / f"{name}.py").read_text("utf-8")
+        for name in ("http", "failure", "files", "program")
     }
     return {
         "guest.wire": (_GUEST / "wire.py").read_text("utf-8"),

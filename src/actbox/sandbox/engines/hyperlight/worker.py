@@ -36,6 +36,9 @@ HEADER = struct.Struct("!cI")
 PIECE_BYTES = {"wasm": 128 * 1024, "hyperlight-js": 8 * 1024}
 _F_SETSIG = 10  # of Linux; the fcntl module has no name for it
 _MOST_WORDS = 4000
+# What a program's first message may have to go along with the code that starts it, which has no limit that matters.
+_INLINE_BYTES = 64 * 1024
+_MOST_RESULT = 64 * 1024
 
 
 def main(channel: int, lifeline: int) -> NoReturn:
@@ -131,18 +134,20 @@ class Machine:
     def run(self, command: dict[str, Any]) -> None:
         """Run a program, tell how it ended, and be ready for the next."""
         self._answer = self._host.answer()
+        given = base64.b64encode(self._answer).decode() if len(self._answer) <= _INLINE_BYTES else ""
         self._asked, self._asked_bytes, self._most_bytes = [], 0, command["most_bytes"]
         begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, command["cpu_seconds"])  # at the end of which SIGPROF kills the process
         try:
-            done = self._sandbox.run(self._start)
+            done = self._sandbox.run(self._start % given)
+            result = done.stdout.strip()[:_MOST_RESULT]
             crash = (done.stderr or f"exit code {done.exit_code}") if done.exit_code else ""
         except Exception as error:
-            crash = _words(error)
+            crash, result = _words(error), ""
         signal.setitimer(signal.ITIMER_PROF, 0)
         cpu_ms = (time.process_time() - begun) * 1000
         most_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self._host.state(t="ended", crash=crash[:_MOST_WORDS], cpu_ms=cpu_ms, max_rss_bytes=most_bytes)
+        self._host.state(t="ended", crash=crash[:_MOST_WORDS], result=result, cpu_ms=cpu_ms, max_rss_bytes=most_bytes)
         if not command["keep"]:
             self._sandbox.restore(self._snapshot)  # where that fails the process ends, and the host takes another
             self._host.state(t="fresh")

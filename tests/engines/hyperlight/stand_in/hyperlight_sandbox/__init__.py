@@ -45,7 +45,7 @@ sys.path.clear()
 sys.modules.pop("socket", None)
 print("ready", file=sys.stderr)
 for line in incoming:
-    sys.stdout, sys.stderr = io.StringIO(), (said := io.StringIO())
+    sys.stdout, sys.stderr = (out := io.StringIO()), (said := io.StringIO())
     code = 0
     try:
         source, seconds = json.loads(line)
@@ -54,7 +54,7 @@ for line in incoming:
     except BaseException as error:
         code = 1
         said.write("%s: %s" % (type(error).__name__, error))
-    send({"done": [code, said.getvalue()]})
+    send({"done": [code, out.getvalue(), said.getvalue()]})
 """
 
 
@@ -97,8 +97,8 @@ class Sandbox:
         while True:
             message = json.loads(self._process.stdout.readline() or b"{}")  # type: ignore[union-attr]
             if "done" in message:
-                exit_code, stderr = message["done"]
-                return ExecutionResult("", stderr, exit_code)
+                exit_code, stdout, stderr = message["done"]
+                return ExecutionResult(stdout, stderr, exit_code)
             if "call" not in message:
                 if self._process.wait() == -signal.SIGPROF:  # a machine's processor time is its process's
                     os.kill(os.getpid(), signal.SIGPROF)

@@ -35,9 +35,10 @@ class HostChannel:
         self._dispatch = dispatch
         self._last_id = 0
 
-    def begin(self) -> dict[str, Any]:
-        """Return the message that says what to run."""
-        message = wire.decode(*self._split(self._answer(self._call({}))))
+    def begin(self, given: str) -> dict[str, Any]:
+        """Return the message that says what to run: it is `given`, or fetched where it was too long for that."""
+        frame = binascii.a2b_base64(given) if given else self._answer(self._call({}))
+        message = wire.decode(*self._split(frame))
         self.max_bytes = message["message_bytes"]
         self._last_id = 0
         return message
@@ -65,6 +66,14 @@ class HostChannel:
             self._call({"m": _text(frame[:_PIECE_BYTES])})
             frame = frame[_PIECE_BYTES:]
         return wire.decode(*self._split(self._answer(self._call({"q": _text(frame)}))))
+
+    def as_result(self, message: dict[str, Any]) -> str:
+        """Return the last message as text that the library hands on at the end; "" for one that has to be asked.
+
+        Raises what `wire.encode` raises.
+        """
+        frame = wire.encode(message, self.max_bytes)
+        return _text(frame) if len(frame) <= _PIECE_BYTES else ""
 
     def say(self, stream: str, data: bytes) -> None:
         """Hand on what was written to standard output (`o`) or error (`e`)."""

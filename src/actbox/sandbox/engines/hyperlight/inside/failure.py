@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .channel import ToolError
+from .http import NAME as HTTP_REQUEST
+from .http import is_of_network
 
 MAX_MESSAGE = 20_000
 MAX_TRACEBACK = 50_000
@@ -15,6 +17,7 @@ _MOST_FRAMES = 50
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _TAKE_LESS = "work on less at a time: read in chunks, keep fewer columns, use generators"
+_ONLY_ALLOWED = "only hosts that the policy allows can be reached, and as it allows"
 _NO_WAY = "this sandbox has no network; use the tools or the files that it was given"
 _ELSEWHERE = "this engine has a part of the standard library; the linux engine has all of it, and packages"
 _READ_ONLY = "the sandbox does not allow this; write below /workspace or /tmp only"
@@ -138,11 +141,15 @@ def _classified(error: BaseException, program_name: str, tool_names: Iterable[st
             return "MISSING_DEPENDENCY", "", "%s is not there: %s" % (name, _ELSEWHERE)
     if isinstance(error, EOFError) and "reading a line" in str(error):
         return "RUNTIME", "", "nobody is there to type: put the values into the program, or pass them as inputs"
+    if is_of_network(error):
+        return "NETWORK", "", _ONLY_ALLOWED
     if isinstance(error, OSError):
         return _classified_system(error)
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "PROCESSES", "processes", "this engine has no threads; the linux engine has"
     if isinstance(error, NameError):
+        if getattr(error, "name", None) == HTTP_REQUEST:
+            return "NETWORK", "", _NO_WAY
         return "RUNTIME", "", _name_hint(error, tool_names)
     return "RUNTIME", "", ""
 

@@ -19,6 +19,8 @@ from ....guest.wire import ENVELOPE_BYTES, MessageTooLong
 from .channel import HostChannel, HostStream
 from .failure import cut, describe_exception
 from .files import HostFiles, install
+from .http import NAME as HTTP_REQUEST
+from .http import bind_request
 
 _SHORT_TEXT = 2_000
 _end_machine = os._exit
@@ -34,10 +36,11 @@ class Interpreter:
         self._file_names: set[str] = set()
         self._take_the_place_of_what_would_end_the_machine()
 
-    def run(self) -> None:
+    def run(self, given: str) -> None:
         """Run the program that the host has for us."""
+        self._library_out = sys.stdout
         sys.stdout, sys.stderr = self._streams[1], self._streams[2]  # the library puts its own there for each run
-        message = self._channel.begin()
+        message = self._channel.begin(given)
         done: dict[str, Any] = {"t": "done", "exit": 0}
         random.seed()  # all runs start from one snapshot
         os.environ.update(message["variables"])
@@ -64,7 +67,8 @@ class Interpreter:
         for bound, function in self._bound.items():
             if namespace.get(bound) is function:  # unless a program has given the name another meaning
                 del namespace[bound]
-        self._bound = bind_tools(message["tools"], cast(Any, self._channel), compiled.awaits, name)
+        self._bound = {HTTP_REQUEST: bind_request(self._channel)} if message["network"] else {}
+        self._bound |= bind_tools(message["tools"], cast(Any, self._channel), compiled.awaits, name)
         namespace.update(self._bound)
         namespace.update(message["inputs"])
         sys.modules["__main__"] = self._main
@@ -94,7 +98,10 @@ class Interpreter:
 
     def _send(self, done: dict[str, Any]) -> None:
         try:
-            self._channel.ask(done)
+            if short := self._channel.as_result(done):
+                self._library_out.write(short)
+            else:
+                self._channel.ask(done)
         except (MessageTooLong, ValueError, RecursionError):
             for part in ("forms", "value"):
                 done.pop(part, None)
@@ -197,6 +204,6 @@ def start(dispatch: Any) -> None:
     _interpreter = Interpreter(HostChannel(dispatch))
 
 
-def run() -> None:
+def run(given: str) -> None:
     """Run the next program in it."""
-    _interpreter.run()
+    _interpreter.run(given)

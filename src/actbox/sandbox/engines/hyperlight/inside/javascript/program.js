@@ -44,6 +44,10 @@ function describe(thrown, name, offset) {
     hint = thrown.refused
       ? "the call was refused approval; do not try it again unless asked to, go on without it"
       : "correct the call, or catch ToolError and go on without it";
+  } else if (thrown?.code === "ENETWORK" || (type === "ReferenceError" && message.includes("http_request"))) {
+    kind = "NETWORK";
+    hint = thrown.code ? "only hosts that the policy allows can be reached, and as it allows"
+      : "this sandbox has no network; use the tools or the files that it was given";
   } else if (thrown?.code === "EFBIG" || thrown?.code === "ENOSPC") {
     [kind, limit, hint] = ["DISK", thrown.code === "EFBIG" ? "file_mib" : "workspace_mib", "write less"];
   } else if (thrown?.code === "EROFS" || thrown?.code === "EPERM") {
@@ -69,8 +73,8 @@ function randomFrom([a, b, c, d]) {
   };
 }
 
-async function run() {
-  const message = answerOf(dispatch("actbox", {}));
+async function run(given) {
+  const message = given ? decode(atob(given)) : answerOf(dispatch("actbox", {}));
   state.maxBytes = message.message_bytes;
   state.lastCall = 0;
   Math.random = randomFrom(message.seed);
@@ -78,7 +82,7 @@ async function run() {
   const done = { t: "done", exit: 0 };
   let program, offset;
   try {
-    const { call_tool: callTool, ...tools } = bindTools(message.tools);
+    const { call_tool: callTool, ...tools } = bindTools(message.tools, message.network);
     Object.assign(globalThis, tools, message.inputs);
     [program, offset] = compiled(message.code, [console, callTool]);
   } catch (error) {

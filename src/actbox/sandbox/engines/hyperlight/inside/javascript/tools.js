@@ -25,8 +25,17 @@ function call(tool, args) {
   return answer.value;
 }
 
-function bindTools(specs) {
-  const names = { ToolError };
+// The host makes the request; what it answers is an object with status, headers, text and content.
+async function http_request(...given) {
+  const [args, kwargs] = given.length === 1 && isPlain(given[0]) ? [[], given[0]] : [given, {}];
+  const answer = ask({ t: "request", args: args.map((value) => value ?? null), kwargs });
+  if (answer.raised === undefined) return answer.value;
+  if (answer.raised === "TypeError") throw new TypeError(answer.text);
+  throw Object.assign(new Error(answer.text), { name: answer.raised, code: "ENETWORK" });
+}
+
+function bindTools(specs, hasNetwork) {
+  const names = hasNetwork ? { ToolError, http_request } : { ToolError };
   if (specs.length) {
     names.call_tool = async function call_tool(name, args = {}) {
       if (typeof name !== "string") throw new TypeError(`call_tool() takes a tool's name first, not ${typeof name}`);
