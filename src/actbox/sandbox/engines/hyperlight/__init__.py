@@ -38,8 +38,8 @@ def open_engine(
     `backend` is `wasm`, whose guest is CPython unless another is named by `module` (a packaged one, or a path) or
     `module_path`, or `javascript`, which brings its own. `heap_size` and `stack_size` are a machine's memory, as
     `"50Mi"` or a number of bytes: a program has about the stack's, less 30 MiB. `machines` is how many run at once;
-    others wait. Nothing in a machine reaches a network by itself: for the policy's domains programs have `http_request`,
-    whose way to hosts is `upstream`.
+    others wait. Nothing in a machine reaches a network by itself: for the policy's domains programs have
+    `http_request`, whose way to hosts is `upstream`.
 
     Raises `InvalidValue`, `Unsupported`, and `SandboxUnavailable` for a package that is not installed.
     """

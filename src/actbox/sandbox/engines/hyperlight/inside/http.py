@@ -17,7 +17,7 @@ def bind_request(channel: HostChannel) -> Callable[..., Any]:
     """Return the function that programs get."""
 
     def http_request(*args: Any, **kwargs: Any) -> Any:
-        """Make a request to `url`, with `method`, `headers` and `body`; return a dict of status, headers, text, content."""
+        """Make a request; return a dict of status, headers, text and content."""
         try:
             answer = channel.ask({"t": "request", "args": list(args), "kwargs": kwargs})
         except MessageTooLong as error:
