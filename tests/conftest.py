@@ -22,6 +22,8 @@ import pytest_asyncio
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
 from actbox.sandbox.languages import FULL_CPYTHON
+from actbox.sandbox.registry import TABLE
+from tests.engines.ssh.ssh_server import WITHOUT_SSHD, SshServer, find_sshd, ssh_server
 
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
@@ -46,7 +48,9 @@ def engine_check(engine: str) -> EngineCheck:
 
     An engine that breaks must not hide behind tests that are skipped where it does not work.
     """
-    found = _engine_check(engine)
+    if engine not in _checked:
+        _checked[engine] = actbox.check(engine)
+    found = _checked[engine]
     if engine == "linux" and not found.works and os.environ.get(WITHOUT_LINUX) != "1" and not why_no_namespaces():
         pytest.fail(
             f"the linux engine does not work, though a process may make namespaces here: {found.reason}. On a machine "
@@ -56,9 +60,7 @@ def engine_check(engine: str) -> EngineCheck:
     return found
 
 
-@functools.cache
-def _engine_check(engine: str) -> EngineCheck:
-    return actbox.check(engine)
+_checked: dict[str, EngineCheck] = {}
 
 
 @functools.cache
@@ -71,7 +73,13 @@ def why_no_namespaces() -> str:
 
 
 # Those that need what a fresh machine has not: `make test-engines` installs it.
-INSTALLED_APART = frozenset({"container", "hyperlight"})
+INSTALLED_APART = frozenset({"container", "hyperlight", "ssh"})
+
+# Of the modules whose tests take every engine, the ssh engine runs these: what the others are about it refuses, which
+# the kit tries, or has no code of its own for.
+OVER_SSH = frozenset(
+    {"test_runs", "test_tool_calls", "test_files", "test_sessions", "test_commands", "test_limits", "test_lifecycle"}
+)
 
 
 def with_marks(engines: Iterable[str]) -> list[Any]:
@@ -82,10 +90,34 @@ def with_marks(engines: Iterable[str]) -> list[Any]:
 @pytest.fixture(params=with_marks(FULL_CPYTHON))
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and runs Python, in which the suite's programs are."""
+    if request.param == "ssh":
+        request.getfixturevalue("ssh_on_a_machine")
     found = engine_check(request.param)
     if not found.works:
         pytest.skip(f"the {request.param} engine does not work here: {found.reason}. {found.advice}")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """A real sshd on loopback."""
+    if find_sshd() is None:
+        pytest.skip(WITHOUT_SSHD)
+    with ssh_server(tmp_path_factory.mktemp("sshd")) as started:
+        yield started
+
+
+@pytest.fixture
+def ssh_on_a_machine(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ssh engine is opened by its name alone, on the server, as every other engine is."""
+    monkeypatch.setitem(TABLE, "ssh", server.engine)  # type: ignore[arg-type]
+    monkeypatch.setitem(_checked, "ssh", server.engine.check())
+
+
+@pytest.fixture
+def options(engine: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What another process has to say beside the engine's name."""
+    return request.getfixturevalue("server").engine.machine if engine == "ssh" else {}
 
 
 @pytest.fixture
@@ -147,19 +179,28 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
     return sandbox
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked so to the long run, for all engines but the strongest that works here.
 
     What is apart already is not left to another run as well.
     """
+    apart = [item for item in items if item.get_closest_marker("engines")]
+    if not_over_ssh := {item for item in apart if _engine_of(item) == "ssh" and item.path.stem not in OVER_SSH}:
+        items[:] = [item for item in items if item not in not_over_ssh]
+        config.hook.pytest_deselected(items=list(not_over_ssh))
     marked = [
         item for item in items if item.get_closest_marker("one_engine_first") and not item.get_closest_marker("engines")
     ]
     strongest = next((name for name in actbox.ENGINES if engine_check(name).works), None) if marked else None
     for item in marked:
-        callspec = getattr(item, "callspec", None)
-        if callspec is not None and callspec.params.get("engine", strongest) != strongest:
+        if _engine_of(item) not in (None, strongest):
             item.add_marker(pytest.mark.long)
+
+
+def _engine_of(item: pytest.Item) -> str | None:
+    """Return the engine that a test is run on, none where it does not take one from the fixture."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("engine") if callspec is not None and "engine" in item.fixturenames else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

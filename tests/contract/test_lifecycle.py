@@ -95,12 +95,12 @@ async def run(box):
     return (await box.run("1")).error
 
 async def start():
-    box = actbox.open_sandbox({engine!r}, allow_unisolated=True)
+    box = actbox.open_sandbox({engine!r}, allow_unisolated=True, **{options!r})
     await box.start()
     await box.stop()
 
 async def main():
-    async with actbox.open_sandbox({engine!r}, allow_unisolated=True) as box:
+    async with actbox.open_sandbox({engine!r}, allow_unisolated=True, **{options!r}) as box:
         await box.run("1")
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 3, before[1]))
@@ -113,10 +113,9 @@ asyncio.run(main())
 """
 
 
-def test_a_host_that_has_no_descriptors_left_is_told_so_and_goes_on(engine: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _NO_DESCRIPTORS.format(engine=engine)], capture_output=True, text=True, timeout=60
-    )
+def test_a_host_that_has_no_descriptors_left_is_told_so_and_goes_on(engine: str, options: dict[str, Any]) -> None:
+    program = _NO_DESCRIPTORS.format(engine=engine, options=options)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["ErrorInfo", "SandboxUnavailable", "1"], done
 
 
@@ -188,11 +187,13 @@ async def test_the_last_event_of_a_failed_run_is_completed_too(open_box: OpenBox
     assert isinstance(events[-1], Completed)
 
 
-def test_a_forked_process_has_sandboxes_of_its_own(engine: str) -> None:
+def test_a_forked_process_has_sandboxes_of_its_own(engine: str, options: dict[str, Any]) -> None:
     assert actbox.run("1", engine=engine, allow_unisolated=True).value == 1
     code = (
         "import actbox, multiprocessing, warnings\n"
-        "def work(n): return actbox.run(f'{n} + 1', engine=ENGINE, allow_unisolated=True).value\n"
+        "def work(n):\n"
+        "    with actbox.sync.open_sandbox(ENGINE, allow_unisolated=True, **OPTIONS) as box:\n"
+        "        return box.run(f'{n} + 1').value\n"
         "if __name__ == '__main__':\n"
         "    assert work(0) == 1\n"
         "    warnings.simplefilter('ignore')\n"
@@ -201,7 +202,7 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str) -> None:
         "    assert work(5) == 6\n"
         "    print('fine')\n"
     )
-    program = code.replace("ENGINE", repr(engine))
+    program = code.replace("ENGINE", repr(engine)).replace("OPTIONS", repr(options))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "fine\n", done.stderr
 
@@ -219,11 +220,13 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str) -> None:
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])",
     ],
 )
-def test_an_odd_host_makes_no_difference(engine: str, odd: str, tmp_path: Path) -> None:
+def test_an_odd_host_makes_no_difference(
+    engine: str, options: dict[str, Any], odd: str, tmp_path: Path
+) -> None:
     code = (
         f"import os, resource, signal, sys\n{odd}\nimport actbox\n"
         "def add(a: int, b: int) -> int: return a + b\n"
-        f"with actbox.sync.open_sandbox({engine!r}, allow_unisolated=True) as box:\n"
+        f"with actbox.sync.open_sandbox({engine!r}, allow_unisolated=True, **{options!r}) as box:\n"
         "    box.write_file('a/b', b'x')\n"
         "    result = box.run(\"open('output/c', 'w').write('y')\\n[open('a/b').read(), add(1, 2)]\", tools=[add])\n"
         "    command = box.execute('cat; id -u', stdin=b'in ')\n"

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from actbox.sandbox.languages import FULL_CPYTHON
+from actbox.sandbox.registry import TABLE
 from tests.conftest import engine_check, with_marks
 from tests.escape.attempt import Attempt, Bare, NotApplicable, Outcome
 from tests.escape.ground import Fresh, one_box
@@ -21,9 +22,8 @@ from tests.escape.promises import PROMISES, why_not_promised
 from tests.escape.registry import ATTEMPTS, GROUPS
 from tests.escape.suite import attack_bare, attack_forked, attack_fresh, gets_through_bare, ground_of
 
-PYTHON = FULL_CPYTHON
-ISOLATING = [name for name in PYTHON if (found := engine_check(name)).traits is None or found.traits.isolated]
-BARE = [name for name in PYTHON if name not in ISOLATING]
+ISOLATING = [name for name in FULL_CPYTHON if TABLE[name].isolates]
+BARE = [name for name in FULL_CPYTHON if not TABLE[name].isolates and engine_check(name).works]
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,16 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from actbox import EngineCheck, Policy, Sandbox
+from actbox.sandbox.engines.ssh import TRAITS
+from actbox.sandbox.registry import TABLE, Engine
 
 WITHOUT_SSHD = "there is no sshd here: install openssh-server"
 _CONFIG = """
@@ -35,6 +40,19 @@ def find_sshd() -> str | None:
     return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineOnMachine(Engine):
+    """A row of the table of engines that has a machine, which nobody need name then."""
+
+    machine: Mapping[str, Any]
+
+    def check(self) -> EngineCheck:
+        return EngineCheck(engine=self.name, works=True, traits=TRAITS)
+
+    def open(self, policy: Policy, upstream: Any, options: Mapping[str, Any]) -> Sandbox:
+        return Engine.open(self, policy, upstream, {**self.machine, **options})
+
+
 @dataclass(frozen=True)
 class SshServer:
     folder: Path
@@ -47,10 +65,17 @@ class SshServer:
         return {
             "host": f"{getpass.getuser()}@127.0.0.1",
             "port": self.port,
-            "key": self.folder / "client_key",
-            "known_hosts": self.folder / "known_hosts",
+            "key": str(self.folder / "client_key"),
+            "known_hosts": str(self.folder / "known_hosts"),
             "config": "none",
         }
+
+    @property
+    def engine(self) -> EngineOnMachine:
+        """The ssh engine on it, with the Python of the tests."""
+        row = TABLE["ssh"]
+        as_it_is = {field.name: getattr(row, field.name) for field in fields(Engine)}
+        return EngineOnMachine(**as_it_is, machine={**self.options, "python": sys.executable})
 
     def cut_connections(self) -> None:
         """End the processes that serve connections now; the server itself goes on."""
