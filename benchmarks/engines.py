@@ -5,6 +5,7 @@ python benchmarks/engines.py --quick                the same with few samples, t
 python benchmarks/engines.py --only linux wasm      measure some; of the others the last figures are kept
 python benchmarks/engines.py --figures FILE ...     take figures of engines in that were measured on another machine
 python benchmarks/engines.py --write FILE ...       only write what was measured to a file, for `--figures`
+python benchmarks/engines.py --check                measure nothing; fail where the table says what engines no longer do
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from effort import FULL, QUICK, Effort
-from engines_page import write_page
+from engines_page import outdated, write_page
 from figures import Figure, figure
 from machine import machine
 from peers import reason_of
@@ -83,19 +84,20 @@ async def measure(engine: str, options: Mapping[str, Any], effort: Effort) -> di
 
 
 def found_out(name: str, effort: Effort) -> dict[str, Any]:
-    """Return what is kept of one engine: its traits and figures, or why there are none."""
+    """Return what is kept of one engine: its traits, and its figures or why there are none."""
     engine, options = VARIANTS[name]
     checked = actbox.check(engine)
-    if not checked.works or checked.traits is None:
-        return {"engine": engine, "reason": checked.reason}
+    traits = {} if checked.traits is None else {"traits": checked.traits.to_dict()}
+    if not checked.works:
+        return {"engine": engine, **traits, "reason": checked.reason}
     try:
         figures = asyncio.run(measure(engine, options, effort))
     except Exception as error:
-        return {"engine": engine, "reason": reason_of(error)}
+        return {"engine": engine, **traits, "reason": reason_of(error)}
     return {
         "engine": engine,
         "options": dict(options),
-        "traits": checked.traits.to_dict(),
+        **traits,
         "figures": {what: asdict(of_it) for what, of_it in figures.items()},
     }
 
@@ -107,7 +109,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="ENGINE", help="measure these alone")
     parser.add_argument("--figures", type=Path, help="what --write has written on another machine")
     parser.add_argument("--write", type=Path, help="write what was found to this file, and do nothing else")
+    parser.add_argument("--check", action="store_true", help="measure nothing, and compare the table with the engines")
     arguments = parser.parse_args()
+    if arguments.check:
+        today = {engine: actbox.check(engine).traits for engine in actbox.ENGINES}
+        raise SystemExit("\n".join(outdated(json.loads(RESULTS.read_text()), today)) or 0)
     effort = QUICK if arguments.quick else FULL
     about = machine()
     found: dict[str, Any] = {}
@@ -118,13 +124,13 @@ def main() -> None:
         arguments.write.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
         return
     if arguments.figures:
-        found |= {name: of_it for name, of_it in json.loads(arguments.figures.read_text()).items() if "traits" in of_it}
+        found |= {name: of_it for name, of_it in json.loads(arguments.figures.read_text()).items() if "figures" in of_it}
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     # What could not be measured here and now leaves what was measured before, which says when and where.
-    kept |= {name: of_it for name, of_it in found.items() if "traits" in of_it or name not in kept}
+    kept |= {name: of_it for name, of_it in found.items() if "figures" in of_it or "figures" not in kept.get(name, {})}
     RESULTS.write_text(json.dumps({name: kept[name] for name in VARIANTS if name in kept}, indent=2) + "\n")
     print(f"the table and the picture are in {write_page(kept)}")
-    failed = [f"{name}: {of_it['reason']}" for name, of_it in found.items() if "traits" not in of_it]
+    failed = [f"{name}: {of_it['reason']}" for name, of_it in found.items() if "figures" not in of_it]
     print("\n".join(["not measured here:", *failed]) if failed else "all engines were measured")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ _HEADINGS = (
     "fresh run", "tool call", "platforms",
 )  # fmt: skip
 _PLATFORMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+_KERNELS_OWN = re.compile(r"Landlock \(version \d+\); ")
 _LIMITS = tuple(actbox.Limits().to_dict())
 
 
@@ -31,25 +34,47 @@ def write_page(kept: Mapping[str, Mapping[str, Any]]) -> Path:
     return PAGE
 
 
+def outdated(kept: Mapping[str, Mapping[str, Any]], today: Mapping[str, actbox.Traits | None]) -> list[str]:
+    """Return what the page's table says otherwise than what was kept, or than what engines say of themselves today.
+
+    An engine that says nothing on this machine is passed over; whether a kernel has Landlock is no matter of the page.
+    """
+    found = []
+    if PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip() != table(kept):
+        found.append(f"{PAGE.name} was changed by hand, or not made again: python benchmarks/engines.py")
+    for name, traits in today.items():
+        if traits is None:
+            continue
+        said, is_so = (_cells(of_it) if of_it else [] for of_it in (kept[name].get("traits"), traits.to_dict()))
+        found += [
+            f"{name}: the table says {old!r}, the engine {new!r}"
+            for old, new in itertools.zip_longest(said, is_so, fillvalue="nothing")
+            if _KERNELS_OWN.sub("", old) != _KERNELS_OWN.sub("", new)
+        ]
+    return found
+
+
 def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table as Markdown, and below it on which machine each figure was taken."""
     lines = ["| " + " | ".join(_HEADINGS) + " |", "| " + " | ".join("---" for _ in _HEADINGS) + " |"]
     there = {name: of_it for name, of_it in kept.items() if "traits" in of_it}
     for name, of_it in there.items():
-        cells = [f"`{name}`", *row(of_it["traits"]), *_figures(of_it["figures"])]
-        cells.append(", ".join(_PLATFORMS[platform] for platform in of_it["traits"]["platforms"]))
+        *traits, platforms = _cells(of_it["traits"])
+        cells = [f"`{name}`", *traits, *_figures(of_it.get("figures", {})), platforms]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     machines: dict[str, list[str]] = {}
-    for name, of_it in there.items():
+    for name, of_it in kept.items():
+        if "figures" not in of_it:
+            continue
         machines.setdefault(_machine(of_it["machine"]), []).append(f"`{name}`")
     lines += ["", *(f"{', '.join(names)}: {machine}." for machine, names in machines.items())]
     for name, of_it in kept.items():
-        if name not in there:
-            lines.append(f"`{name}`: not measured yet ({of_it['reason'].partition(': ')[0]}).")
+        if "figures" not in of_it:
+            lines.append(f"`{name}`: not measured ({of_it['reason'].partition(': ')[0]}).")
     return "\n".join(lines)
 
 
-def row(traits: Mapping[str, Any]) -> list[str]:
+def _cells(traits: Mapping[str, Any]) -> list[str]:
     """Return the cells that traits give."""
     return [
         traits["isolation"],
@@ -59,6 +84,7 @@ def row(traits: Mapping[str, Any]) -> list[str]:
         _network(traits),
         _limits(traits),
         _sessions(traits),
+        ", ".join(_PLATFORMS[platform] for platform in traits["platforms"]),
     ]
 
 

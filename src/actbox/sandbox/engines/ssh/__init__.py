@@ -27,12 +27,14 @@ def check() -> EngineCheck:
             works=False,
             reason="there is no ssh command",
             advice="install the OpenSSH client (Debian: openssh-client), and name a machine: host='user@host'",
+            traits=TRAITS,
         )
     return EngineCheck(
         engine="ssh",
         works=False,
         reason="it runs programs on another machine, which has to be named",
         advice="open_sandbox('ssh', host='user@host', allow_unisolated=True), where `ssh user@host` asks for nothing",
+        traits=TRAITS,
     )
 
 
