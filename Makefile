@@ -39,6 +39,7 @@ test-engines: ## try the engines that need more than pip: installs Podman, gViso
 	@scripts/engines
 	@$(in_venv) && $(pytest) $(workers) -m "engines and not long"
 	@$(MAKE) test-hyperlight
+	@$(MAKE) engines-page
 
 .PHONY: test-hyperlight
 test-hyperlight: ## try Hyperlight, in an emulated machine where this one has no hypervisor (ten minutes then)

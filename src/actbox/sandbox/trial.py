@@ -72,13 +72,13 @@ class TrialReport:
 
 async def try_limits(open_box: OpenBox) -> list[TrialReport]:
     """Reach each field of `Limits` once, in a sandbox of its own, and report which of them hold."""
-    return [await report_on(trial, open_box) for trial in _LIMIT_TRIALS]
+    return [await report_on(trial, open_box) for trial in LIMIT_TRIALS]
 
 
 async def try_isolation(open_box: OpenBox) -> list[TrialReport]:
     """Reach for the host's files, network, processes and mounts, and report which of them a program is kept from."""
     with host_to_reach_for() as inputs:
-        return [await report_on(trial, open_box, inputs) for trial in _ISOLATION_TRIALS]
+        return [await report_on(trial, open_box, inputs) for trial in ISOLATION_TRIALS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +147,12 @@ def _judge(trial: Trial, result: ExecutionResult, received: list[int]) -> tuple[
         return "holds", ""
     if error is not None and error.kind is ErrorKind.UNSUPPORTED:
         # What cannot be said reaches nothing. That a limit holds which no program could reach is not known by that.
-        return "holds" if trial in _ISOLATION_TRIALS else "unknown", "it cannot be said in the engine's language"
+        return "unknown" if trial.limit in Limits().to_dict() else "holds", "it cannot be said in the engine's language"
     # It ended for some other reason, so nothing is known.
     return "unknown", f"{error.kind.value}: {error.type} {error.message}" if error else "the program said nothing"
 
 
-_LIMIT_TRIALS = (
+LIMIT_TRIALS = (
     Trial(
         limit="wall_seconds",
         what="sleep 2 s, 0.5 allowed",
@@ -307,7 +307,7 @@ print('BEYOND')
     ),
 )
 
-_ISOLATION_TRIALS = (
+ISOLATION_TRIALS = (
     Trial(
         limit="host files",
         what="read a file of this user",

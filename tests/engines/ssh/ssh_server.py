@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ Port {port}
 ListenAddress 127.0.0.1
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/client_key.pub
-PidFile none
+PidFile {folder}/pid
 StrictModes no
 UsePAM no
 PasswordAuthentication no
@@ -57,7 +58,7 @@ class EngineOnMachine(Engine):
 class SshServer:
     folder: Path
     port: int
-    process: subprocess.Popen[bytes]
+    process: int
 
     @property
     def options(self) -> dict[str, Any]:
@@ -79,7 +80,7 @@ class SshServer:
 
     def cut_connections(self) -> None:
         """End the processes that serve connections now; the server itself goes on."""
-        for process in _children(self.process.pid):
+        for process in _children(self.process):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, 9)
 
@@ -104,17 +105,21 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where it puts itself before anybody has logged in
     sshd = find_sshd()
     assert sshd is not None
-    with (folder / "log").open("wb") as log:
-        command = [sshd, "-D", "-e", "-f", str(folder / "config")]
-        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+    # In the background, as on another machine: what the engine holds ready there is below nobody here.
+    subprocess.run([sshd, "-E", str(folder / "log"), "-f", str(folder / "config")], check=True)
+    for _ in range(400):
+        if (folder / "pid").exists() and _answers(port):
+            break
+        time.sleep(0.05)
+    else:
+        raise RuntimeError((folder / "log").read_text())
+    process = int((folder / "pid").read_text())
     try:
-        for _ in range(200):
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, (folder / "log").read_text()
-            time.sleep(0.05)
         yield SshServer(folder, port, process)
     finally:
-        process.terminate()
-        process.wait()
+        os.kill(process, signal.SIGTERM)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0

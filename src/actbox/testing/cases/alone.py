@@ -139,7 +139,7 @@ class MapCases(Cases):
     async def test_a_timeout_is_for_each_program(self, box: Sandbox) -> None:
         """`timeout`, in seconds for each."""
         programs = [self._plus_one(1), self.program(self.words.forever()), self._plus_one(2)]
-        results = [result async for result in box.map(programs, timeout=2, concurrency=1)]
+        results = [result async for result in box.map(programs, timeout=await self.brief(box), concurrency=1)]
         assert [result.success for result in results] == [True, False, True]
         assert results[1].error is not None and results[1].error.kind is ErrorKind.TIMEOUT
 

@@ -158,15 +158,17 @@ class ApprovalCases(Cases):
     async def test_the_clock_stands_still_while_somebody_decides(self, box: Sandbox) -> None:
         """Deciding takes longer than the run may."""
 
+        seconds = await self.brief(box)
+
         async def slowly(request: ApprovalRequest) -> ApprovalDecision:
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(seconds + 0.2)
             return ApprovalDecision(True)
 
         till, clerk = Till(), Clerk(slowly)
         tools = Toolset.of([till.tool]).asking(clerk)
-        result = await box.run(self.program(*self._paying()), tools=tools, timeout=2)
+        result = await box.run(self.program(*self._paying()), tools=tools, timeout=seconds)
         assert result.success, result
-        assert result.usage.approval_ms >= 2000
+        assert result.usage.approval_ms >= seconds * 1000
 
     @case(TOOLS)
     async def test_a_cancelled_run_withdraws_its_question(self, box: Sandbox) -> None:

@@ -195,9 +195,8 @@ class CancellingCases(Cases):
             finally:
                 cancelled.set()
 
-        result = await box.run(
-            self.program(self.words.let("x", self.words.call("for_ever"))), tools=[for_ever], timeout=1
-        )
+        program = self.program(self.words.let("x", self.words.call("for_ever")))
+        result = await box.run(program, tools=[for_ever], timeout=await self.brief(box))
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
         async with asyncio.timeout(_PATIENCE):
             await cancelled.wait()

@@ -95,7 +95,7 @@ class CommandCases(Cases):
     @case(COMMANDS, PARTIAL, limit("wall_seconds"))
     async def test_a_command_times_out_with_its_output_kept(self, box: Sandbox) -> None:
         """`TIMEOUT`, and 124."""
-        result = await box.execute("echo begun; sleep 60", timeout=1)
+        result = await box.execute("echo begun; sleep 60", timeout=await self.brief(box))
         assert (result.exit_code, result.stdout) == (124, "begun\n")
         assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
 

@@ -101,7 +101,8 @@ class EventCases(Cases):
                 raise
 
         program = self.program(self.words.let("x", self.words.call("for_ever")))
-        events: list[Event] = [event async for event in box.stream(program, tools=[for_ever], timeout=1)]
+        seconds = await self.brief(box)
+        events: list[Event] = [event async for event in box.stream(program, tools=[for_ever], timeout=seconds)]
         assert [type(event) for event in events if not isinstance(event, Output)] == [ToolStarted, Completed]
         assert isinstance(events[-1], Completed) and events[-1].result.error is not None
         assert events[-1].result.error.kind is ErrorKind.TIMEOUT

@@ -31,9 +31,9 @@ class LimitCases(Cases):
             assert result.error.limit == limit, result.error
 
     @case(limit("wall_seconds"))
-    async def test_wall_time_ends_a_program(self, open_box: OpenBox) -> None:
+    async def test_wall_time_ends_a_program(self, box: Sandbox, open_box: OpenBox) -> None:
         """`TIMEOUT`: wall time ran out, and 124 is the exit code."""
-        box = await open_box(wall_seconds=1)
+        box = await open_box(wall_seconds=await self.brief(box))
         result = await box.run(self.program(self.words.forever()))
         self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
         assert result.exit_code == 124
@@ -42,22 +42,22 @@ class LimitCases(Cases):
     @case(limit("wall_seconds"))
     async def test_a_timeout_lowers_the_wall_limit(self, box: Sandbox) -> None:
         """`timeout` in seconds may only lower the policy's wall limit."""
-        result = await box.run(self.program(self.words.forever()), timeout=0.5)
+        result = await box.run(self.program(self.words.forever()), timeout=0.3)
         self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
         await self.still_works(box)
 
     @case(limit("wall_seconds"))
     async def test_a_timeout_cannot_raise_the_wall_limit(self, open_box: OpenBox) -> None:
         """`timeout` in seconds may only lower the policy's wall limit."""
-        box = await open_box(wall_seconds=0.5)
+        box = await open_box(wall_seconds=0.3)
         result = await box.run(self.program(self.words.forever()), timeout=1000)
         self._ended(result, ErrorKind.TIMEOUT, limit="wall_seconds")
 
     @case(limit("wall_seconds"), PARTIAL, word("say"))
-    async def test_what_was_printed_before_the_time_ran_out_is_kept(self, open_box: OpenBox) -> None:
+    async def test_what_was_printed_before_the_time_ran_out_is_kept(self, box: Sandbox) -> None:
         """`partial_output`: what a program printed before it was ended is kept."""
-        box = await open_box(wall_seconds=1)
-        result = await box.run(self.program(self.words.say("begun"), self.words.forever()))
+        program = self.program(self.words.say("begun"), self.words.forever())
+        result = await box.run(program, timeout=await self.brief(box))
         assert result.stdout == "begun\n"
 
     @case(limit("cpu_seconds"))
@@ -194,9 +194,9 @@ class LimitCases(Cases):
         assert (await box.run(code)).value < 0.25
 
     @case(limit("wall_seconds"), SESSIONS)
-    async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, open_box: OpenBox) -> None:
+    async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, box: Sandbox, open_box: OpenBox) -> None:
         """The limit on wall time holds for each run."""
-        box = await open_box(wall_seconds=1)
+        box = await open_box(wall_seconds=await self.brief(box))
         async with box.session() as session:
             assert (await session.run(self.program(self.words.answer("1")))).success
             result = await session.run(self.program(self.words.forever()))

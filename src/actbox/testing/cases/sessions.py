@@ -138,7 +138,7 @@ class SessionCases(Cases):
         """`ExecutionResult.state_kept` says which; a session that has ended answers with `SANDBOX` and 125."""
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "7")))
-            result = await session.run(self.program(self.words.forever()), timeout=1)
+            result = await session.run(self.program(self.words.forever()), timeout=0.3)
             assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
             after = await session.run(self.program(self.words.answer("x")))
             if result.state_kept:
