@@ -124,7 +124,8 @@ def main() -> None:
         arguments.write.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
         return
     if arguments.figures:
-        found |= {name: of_it for name, of_it in json.loads(arguments.figures.read_text()).items() if "figures" in of_it}
+        elsewhere = json.loads(arguments.figures.read_text())
+        found |= {name: of_it for name, of_it in elsewhere.items() if "figures" in of_it}
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     # What could not be measured here and now leaves what was measured before, which says when and where.
     kept |= {name: of_it for name, of_it in found.items() if "figures" in of_it or "figures" not in kept.get(name, {})}

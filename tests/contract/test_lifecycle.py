@@ -220,9 +220,7 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str, options: dict[st
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])",
     ],
 )
-def test_an_odd_host_makes_no_difference(
-    engine: str, options: dict[str, Any], odd: str, tmp_path: Path
-) -> None:
+def test_an_odd_host_makes_no_difference(engine: str, options: dict[str, Any], odd: str, tmp_path: Path) -> None:
     code = (
         f"import os, resource, signal, sys\n{odd}\nimport actbox\n"
         "def add(a: int, b: int) -> int: return a + b\n"

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import FileError, InvalidValue
+from actbox.core.program import Program
 
 from .blocking import run_blocking
 from .contract import FileInfo, Files
@@ -14,6 +15,16 @@ from .storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+async def place_files(program: Program, workspace: Storage) -> None:
+    """Put the files of a program below `input`. Raises `InvalidValue` for one that does not fit there."""
+    for name, content in program.files.items():
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            await run_blocking(workspace.write, f"input/{name}", data)
+        except FileError as error:
+            raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
 
 
 class WorkspaceFiles(Files):

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from actbox.core.errors import Unsupported
+from actbox.core.program import Program
 
 from .registry import TABLE
+from .traits import Traits
 
 _NAMES: Final = {"python": "Python", "rtfs": "RTFS", "javascript": "JavaScript", "typescript": "TypeScript"}
 
@@ -25,6 +27,15 @@ FULL_CPYTHON: Final[tuple[str, ...]] = tuple(engine.name for engine in TABLE.val
 def language_of(engine: str) -> str:
     """Return the language that an engine takes a plain text for; for `auto` that is Python."""
     return TABLE[engine].languages[0] if engine in TABLE else "python"
+
+
+def in_language(program: Program | str, traits: Traits) -> Program:
+    """Return a program in a language that an engine runs. Raises `Unsupported`, naming the engine that does."""
+    if not isinstance(program, Program):
+        return Program(program, traits.languages[0])
+    if program.language not in traits.languages:
+        raise wrong_language(traits.engine, program.language, traits.languages)
+    return program
 
 
 def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Unsupported:

@@ -16,8 +16,6 @@ from typing import Any, Self
 from actbox.core.errors import (
     ErrorInfo,
     ErrorKind,
-    FileError,
-    InvalidValue,
     SandboxStopped,
     SandboxUnavailable,
     Unsupported,
@@ -29,15 +27,15 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .blocking import run_blocking
-from .contract import Command, Sandbox, Session, Tools
+from .contract import Command, Session, Tools
 from .ending import Stop
-from .files import WorkspaceFiles
+from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
-from .languages import wrong_language
+from .languages import in_language
 from .requests import arguments_of, check_names, encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
-from .siblings import Siblings
+from .siblings import AloneInSiblings, Siblings
 from .slots import Slots, slots
 from .storage import Output, Storage
 from .whole import whole
@@ -76,7 +74,7 @@ class _Request:
     is_command: bool
 
 
-class LocalSandbox(WorkspaceFiles, Sandbox):
+class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     """A sandbox whose guests are processes of this machine."""
 
     _leaves_no_trace = False
@@ -220,22 +218,6 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
     ) -> ExecutionResult:
         return await self._finish(await self._request(program, tools, timeout))
 
-    async def stream_alone(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> AsyncGenerator[Event]:
-        self._running()
-        async with self._siblings.one() as sibling:
-            async with aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
-                async for event in run:
-                    yield event
-
-    async def run_alone(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> ExecutionResult:
-        self._running()
-        async with self._siblings.one() as sibling:
-            return await sibling.run(program, tools=tools, timeout=timeout)
-
     def trace(self) -> object:
         """Return what is otherwise once a program has done something to the workspace, `None` where nobody can tell."""
         return self._workspace.trace() if self._workspace is not None and self._leaves_no_trace else None
@@ -288,10 +270,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
         frame_of: Callable[[dict[str, Any]], bytes],
     ) -> tuple[bytes, Toolset]:
         """Check a program and its tools, and place its files; return the frame that has it run."""
-        if not isinstance(program, Program):
-            program = Program(program, self.traits.languages[0])
-        if program.language not in self.traits.languages:
-            raise wrong_language(self.traits.engine, program.language, self.traits.languages)
+        program = in_language(program, self.traits)
         toolset = Toolset.for_run(tools)
         check_names(program, toolset)
         frame = frame_of(
@@ -304,12 +283,7 @@ class LocalSandbox(WorkspaceFiles, Sandbox):
                 "tools": toolset.guest_spec(),
             }
         )
-        for name, content in program.files.items():
-            data = content.encode() if isinstance(content, str) else content
-            try:
-                await run_blocking(workspace.write, f"input/{name}", data)
-            except FileError as error:
-                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
+        await place_files(program, workspace)
         return frame, toolset
 
     def _command_request(

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from actbox.core.events import Event
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+
+from .contract import Sandbox, Tools
 from .whole import whole
 
 MOST_UNTOUCHED: Final = 8
@@ -112,3 +118,32 @@ class Siblings(Generic[S]):
 
 async def _nothing(_: None) -> None:
     pass
+
+
+class AloneInSiblings(Sandbox):
+    """A sandbox whose programs that are to be alone each run in a sibling of its own."""
+
+    _siblings: Siblings[Any]
+
+    @abstractmethod
+    def _running(self) -> object:
+        """Raise `SandboxStopped` where the sandbox is not running."""
+
+    async def stream_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        """See `Sandbox.stream_alone`."""
+        self._running()
+        async with self._siblings.one() as sibling:
+            async with aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
+                async for event in run:
+                    yield event
+
+    async def run_alone(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> ExecutionResult:
+        """See `Sandbox.run_alone`."""
+        self._running()
+        async with self._siblings.one() as sibling:
+            result: ExecutionResult = await sibling.run(program, tools=tools, timeout=timeout)
+            return result

@@ -12,18 +12,18 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
-from actbox.core.errors import ErrorKind, FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.errors import ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.contract import Command, Sandbox, Session, Tools
+from actbox.sandbox.contract import Command, Session, Tools
 from actbox.sandbox.ending import Stop
-from actbox.sandbox.files import WorkspaceFiles
-from actbox.sandbox.languages import wrong_language
+from actbox.sandbox.files import WorkspaceFiles, place_files
+from actbox.sandbox.languages import in_language
 from actbox.sandbox.requests import check_names, seconds_of
-from actbox.sandbox.siblings import Siblings
+from actbox.sandbox.siblings import AloneInSiblings, Siblings
 from actbox.sandbox.slots import Slots
 from actbox.sandbox.whole import whole
 from actbox.sandbox.workspace import Workspace
@@ -79,7 +79,7 @@ class Place:
         return cls(Workspace(os.open(folder, flags), "/workspace", input_descriptor=apart), folder, input_folder)
 
 
-class EmbeddedSandbox(WorkspaceFiles, Sandbox):
+class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
     """A sandbox whose programs are evaluated by `_evaluate`, which is what an engine adds.
 
     Its files lie in a temporary folder of the host's, which the engine shows to its programs as `/workspace`.
@@ -169,22 +169,6 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
     ) -> ExecutionResult:
         return await (await self._begun(program, tools, timeout)).finish()
 
-    async def stream_alone(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> AsyncGenerator[Event]:
-        self._there()
-        async with self._siblings.one() as sibling:
-            async with aclosing(sibling.stream(program, tools=tools, timeout=timeout)) as run:
-                async for event in run:
-                    yield event
-
-    async def run_alone(
-        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
-    ) -> ExecutionResult:
-        self._there()
-        async with self._siblings.one() as sibling:
-            return await sibling.run(program, tools=tools, timeout=timeout)
-
     def session(self, *, forkable: bool = False) -> Session:
         if not self.traits.sessions:
             raise Unsupported(f"the {self.traits.engine} engine has no sessions; the linux engine has")
@@ -251,21 +235,12 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
         """Check what is to be run, place its files, and return the run, which has not begun to evaluate."""
         engine, limits = self.traits.engine, self.policy.limits
         seconds = seconds_of(timeout, limits.wall_seconds)
-        if not isinstance(program, Program):
-            program = Program(program, language=self.traits.languages[0])
-        if program.language not in self.traits.languages:
-            raise wrong_language(engine, program.language, self.traits.languages)
+        asked = in_language(program, self.traits)
         toolset = Toolset.for_run(tools)
         if len(toolset) and not self.traits.tools:
             raise Unsupported(f"the {engine} engine has no tools; the linux engine has")
-        check_names(program, toolset)
-        for name, content in program.files.items():
-            data = content.encode() if isinstance(content, str) else content
-            try:
-                await run_blocking(place.workspace.write, f"input/{name}", data)
-            except FileError as error:
-                raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
-        asked = program
+        check_names(asked, toolset)
+        await place_files(asked, place.workspace)
 
         def evaluation(calls: HostCalls, say: Say) -> Coroutine[Any, Any, Outcome]:
             return evaluate(
@@ -286,7 +261,7 @@ class EmbeddedSandbox(WorkspaceFiles, Sandbox):
         run = EmbeddedRun(
             Asked(
                 engine=engine,
-                program=program.code,
+                program=asked.code,
                 toolset=toolset,
                 seconds=seconds,
                 limits=limits,

@@ -157,7 +157,6 @@ class ApprovalCases(Cases):
     @case(TOOLS)
     async def test_the_clock_stands_still_while_somebody_decides(self, box: Sandbox) -> None:
         """Deciding takes longer than the run may."""
-
         seconds = await self.brief(box)
 
         async def slowly(request: ApprovalRequest) -> ApprovalDecision:
