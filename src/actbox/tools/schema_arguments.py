@@ -10,7 +10,8 @@ from actbox.core.errors import InvalidValue
 
 from .json_form import NoJsonForm, json_form
 from .problems import missing, place, refusal, shown, unknown, unshown
-from .signature_text import resolve, signature_text, type_text
+from .schema_types import resolve
+from .signature_text import signature_text, type_text
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,

@@ -7,17 +7,14 @@ values.
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .docstrings import property_note
+from .schema_types import Schema, SchemaTypes, camel, free_name, has_fields
 
-Schema = Mapping[str, Any]
-
-_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 TYPING_NAMES = ("Any", "Literal", "Never", "NotRequired", "TypedDict")
 
 
@@ -29,24 +26,6 @@ def signature_text(tool: str, input_schema: Schema, output_schema: Schema | None
 def type_text(root: Schema, schema: Any) -> str:
     """Return the Python type of a schema, whose references are found in `root`."""
     return TypeWriter().type_of(schema, root, "Object")
-
-
-def resolve(root: Schema, schema: Any) -> Any:
-    """Follow a reference within `root` to what it refers to; one that leads nowhere allows anything."""
-    for _ in range(32):  # a chain of references, or a circle
-        if not isinstance(schema, Mapping) or "$ref" not in schema:
-            return schema
-        path = str(schema["$ref"])
-        if not path.startswith("#/"):
-            return True
-        target: Any = root
-        for part in path[2:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(target, Mapping) or part not in target:
-                return True
-            target = target[part]
-        schema = target
-    return True
 
 
 def identifier(text: str) -> str:
@@ -71,17 +50,15 @@ def docstring(text: str, indent: str = "    ") -> str:
     return f'{indent}"""{body}\n{indent}"""' if len(lines) > 1 else f'{indent}"""{body}"""'
 
 
-class TypeWriter:
-    """Writes types, and gathers the definitions that they need in the order in which they must stand.
+class TypeWriter(SchemaTypes):
+    """Writes Python's types; definitions are in the order in which they must stand."""
 
-    Two tools that use the same definition share it; two different ones of the same name are told apart by a number.
-    """
+    anything, nothing, binary = "Any", "Never", "bytes"
+    simple: ClassVar = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
-        self._taken = {*reserved, *TYPING_NAMES, *_TYPES.values(), "bytes", "dict", "list"}
-        self._names: dict[str, str] = {}  # canonical text of a definition → its name
+        super().__init__({*reserved, *TYPING_NAMES, "bytes", "dict", "list"})
         self._unfinished: set[str] = set()
-        self.definitions: list[str] = []
 
     def signature(
         self, tool: str, input_schema: Schema, output_schema: Schema | None, parameters: Sequence[str]
@@ -89,7 +66,7 @@ class TypeWriter:
         """As `signature_text`, keeping the definitions."""
         properties: Schema = input_schema.get("properties", {})
         required = set(input_schema.get("required", ()))
-        camel = _camel(tool)
+        owner = camel(tool)
         parts: list[str] = []
         by_name = False
         defaults = False
@@ -105,79 +82,50 @@ class TypeWriter:
                 by_name = True
             defaults = defaults or optional
             schema = properties.get(name, True)
-            text = self.type_of(schema, input_schema, camel + _camel(name))
+            text = self.type_of(schema, input_schema, owner + camel(name))
             if optional:
                 given = isinstance(schema, Mapping) and "default" in schema
                 text += f" = {_literal(schema['default']) if given else '...'}"
             parts.append(f"{name}: {text}")
         extra = input_schema.get("additionalProperties", "properties" not in input_schema)
         if unwritable or extra:
-            kind = self.type_of(extra, input_schema, camel + "Extra") if extra and not unwritable else "Any"
-            parts.append(f"**{_free_name('arguments', properties)}: {kind}")
-        returns = "" if output_schema is None else f" -> {self.type_of(output_schema, output_schema, camel + 'Result')}"
+            kind = self.type_of(extra, input_schema, owner + "Extra") if extra and not unwritable else "Any"
+            parts.append(f"**{free_name('arguments', properties)}: {kind}")
+        returns = "" if output_schema is None else f" -> {self.type_of(output_schema, output_schema, owner + 'Result')}"
         return f"({', '.join(parts)}){returns}"
 
-    def type_of(self, schema: Any, root: Schema, hint: str) -> str:
-        """Return the Python type of a schema; `hint` names an object that has no name of its own."""
-        if schema is False:
-            return "Never"
-        if not isinstance(schema, Mapping):
-            return "Any"
-        if "$ref" in schema:
-            target = resolve(root, schema)
-            if not isinstance(target, Mapping):
-                return "Any"
-            return self._defined(target, root, str(schema["$ref"]).rpartition("/")[2])
-        if "const" in schema:
-            return _literal_type([schema["const"]])
-        if "enum" in schema:
-            return _literal_type(schema["enum"])
-        choices = schema.get("anyOf") or schema.get("oneOf")
-        if choices:
-            return _union(self.type_of(choice, root, f"{hint}{at or ''}") for at, choice in enumerate(choices))
-        if len(schema.get("allOf", ())) == 1:
-            return self.type_of(schema["allOf"][0], root, hint)
-        kinds = schema.get("type", "object" if "properties" in schema else None)
-        if isinstance(kinds, list):
-            return _union(self._simple(kind, schema, root, hint) for kind in kinds)
-        return self._simple(kinds, schema, root, hint)
+    def _named(self, text: str) -> str:
+        return identifier(text)
 
-    def _simple(self, kind: Any, schema: Schema, root: Schema, hint: str) -> str:
-        if kind == "string" and schema.get("format") == "binary":
-            return "bytes"
-        if kind == "array":
-            if "prefixItems" in schema:
-                items = (self.type_of(part, root, f"{hint}Item") for part in schema["prefixItems"])
-                return f"list[{_union(items)}]"
-            return f"list[{self.type_of(schema.get('items', True), root, f'{hint}Item')}]"
-        if kind == "object":
-            if schema.get("properties"):
-                title = schema.get("title")
-                return self._defined(schema, root, title if isinstance(title, str) and title else hint)
-            values = schema.get("additionalProperties", True)
-            return f"dict[str, {self.type_of(values, root, f'{hint}Value')}]"
-        return _TYPES.get(kind, "Any")
-
-    def _defined(self, schema: Schema, root: Schema, wanted: str) -> str:
-        wanted = identifier(wanted)
-        canonical = wanted + _canonical(schema, root)
-        if canonical in self._names:
-            return self._names[canonical]
-        name = _free_name(wanted, self._taken)
-        self._taken.add(name)
-        self._names[canonical] = name
+    def _define(self, name: str, schema: Schema, root: Schema) -> None:
         self._unfinished.add(name)
-        is_object = bool(schema.get("properties")) and "anyOf" not in schema and "oneOf" not in schema
-        text = (self._class if is_object else self._alias)(name, schema, root)
+        text = (self._class if has_fields(schema) else self._alias)(name, schema, root)
         self._unfinished.discard(name)
         self.definitions.append(text)
-        return name
+
+    def _one_of(self, values: Sequence[Any]) -> str:
+        if all(value is None or isinstance(value, (str, int)) for value in values) and values:
+            return f"Literal[{', '.join(_literal(value) for value in values)}]"
+        names = (("None" if value is None else type(value).__name__) for value in values)
+        return self._union(self.simple.get(name, name) for name in names)
+
+    def _all_of(self, parts: Sequence[Any], root: Schema, hint: str) -> str | None:
+        return self.type_of(parts[0], root, hint) if len(parts) == 1 else None
+
+    def _list(self, item: str) -> str:
+        return f"list[{item}]"
+
+    def _tuple(self, items: Sequence[str]) -> str:
+        return f"list[{self._union(items)}]"
+
+    def _mapping(self, value: str) -> str:
+        return f"dict[str, {value}]"
 
     def _class(self, name: str, schema: Schema, root: Schema) -> str:
         required = set(schema.get("required", ()))
         fields: dict[str, tuple[str, str]] = {}
         for key, value in schema["properties"].items():
-            kind = self._late(self.type_of(value, root, name + _camel(key)))
+            kind = self._late(self.type_of(value, root, name + camel(key)))
             fields[key] = (kind if key in required else f"NotRequired[{kind}]", property_note(value))
         if not all(key.isidentifier() and not keyword.iskeyword(key) for key in fields):
             inside = ", ".join(f"{key!r}: {kind}" for key, (kind, _) in fields.items())
@@ -200,52 +148,8 @@ class TypeWriter:
         return repr(kind) if words & self._unfinished else kind
 
 
-def _canonical(schema: Schema, root: Schema) -> str:
-    """Return a text that two definitions share exactly if they and all that they refer to are the same."""
-    seen: dict[str, Any] = {}
-    waiting: list[Any] = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            reference = part.get("$ref")
-            if isinstance(reference, str) and reference not in seen:
-                seen[reference] = resolve(root, part)
-                waiting.append(seen[reference])
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)
-    own = {key: value for key, value in schema.items() if key != "$defs"}
-    return json.dumps([own, seen], sort_keys=True)
-
-
-def _free_name(wanted: str, taken: Iterable[str]) -> str:
-    used = set(taken)
-    name, number = wanted, 2
-    while name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
-
-
-def _union(texts: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(texts))
-    if "Any" in unique:
-        return "Any"
-    return " | ".join(unique) or "Never"
-
-
-def _literal_type(values: Sequence[Any]) -> str:
-    if all(value is None or isinstance(value, (str, int)) for value in values) and values:
-        return f"Literal[{', '.join(_literal(value) for value in values)}]"
-    names = (("None" if value is None else type(value).__name__) for value in values)
-    return _union(_TYPES.get(name, name) for name in names)
-
-
 def _literal(value: Any) -> str:
     return ascii(value)  # ASCII: no text can hide a line break or a lone surrogate in it
-
-
-def _camel(text: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", text))
 
 
 def _one_line(text: str) -> str:

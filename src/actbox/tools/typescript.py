@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .docstrings import property_note
-from .signature_text import resolve
+from .schema_types import Schema, SchemaTypes, camel, has_fields
 
 if TYPE_CHECKING:
     from .toolset import Toolset
 
-Schema = Mapping[str, Any]
-
-_TYPES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _UNREADABLE = re.compile(
     r"[^\n\x20-\x7e\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]"
@@ -53,7 +50,7 @@ def typescript_declarations(toolset: Toolset, *, only: Container[str] | None = N
         if only is not None and tool.name not in only:
             continue
         name = javascript_name(toolset.aliases[tool.name])
-        hint = _camel(tool.name)
+        hint = camel(tool.name)
         arguments = writer.arguments(tool.input_schema, tool.parameters, hint)
         returns = (
             "any"
@@ -68,26 +65,22 @@ def typescript_declarations(toolset: Toolset, *, only: Container[str] | None = N
     return "\n\n".join([*writer.definitions, *functions]) + "\n"
 
 
-class _TypeWriter:
-    """Writes types, and gathers the interfaces that they need.
+class _TypeWriter(SchemaTypes):
+    """Writes TypeScript's types, and the interfaces that they need."""
 
-    Two tools that use the same definition share it; two different ones of the same name are told apart by a number.
-    """
+    anything, nothing, binary = "any", "never", "Uint8Array"
+    simple: ClassVar = {
+        "string": "string",
+        "integer": "number",
+        "number": "number",
+        "boolean": "boolean",
+        "null": "null",
+    }
 
     def __init__(self, reserved: Iterable[str]) -> None:
-        self._taken = {
-            *reserved,
-            *RESERVED_WORDS,
-            *_TYPES.values(),
-            "any",
-            "never",
-            "Array",
-            "Promise",
-            "Record",
-            "Uint8Array",
-        }
-        self._names: dict[str, str] = {}  # canonical text of a definition → its name
-        self.definitions: list[str] = []
+        super().__init__(
+            {*reserved, *RESERVED_WORDS, "any", "never", "Array", "Promise", "Record", "Uint8Array"},
+        )
 
     def arguments(self, schema: Schema, parameters: Iterable[str], hint: str) -> str:
         """Return the one parameter that a function has, or nothing where it takes no arguments."""
@@ -102,65 +95,15 @@ class _TypeWriter:
         required = set(schema.get("required", ()))
         return f"args{'' if required else '?'}: {{ {'; '.join(fields)} }}"
 
-    def type_of(self, schema: Any, root: Schema, hint: str) -> str:
-        """Return the TypeScript type of a schema; `hint` names an object that has no name of its own."""
-        if schema is False:
-            return "never"
-        if not isinstance(schema, Mapping):
-            return "any"
-        if "$ref" in schema:
-            target = resolve(root, schema)
-            if not isinstance(target, Mapping):
-                return "any"
-            return self._defined(target, root, str(schema["$ref"]).rpartition("/")[2])
-        if "const" in schema:
-            return _literal(schema["const"])
-        if "enum" in schema:
-            return _union(map(_literal, schema["enum"]))
-        choices = schema.get("anyOf") or schema.get("oneOf")
-        if choices:
-            return _union(self.type_of(choice, root, f"{hint}{at or ''}") for at, choice in enumerate(choices))
-        if schema.get("allOf"):
-            return " & ".join(f"({self.type_of(part, root, hint)})" for part in schema["allOf"])
-        kinds = schema.get("type", "object" if "properties" in schema else None)
-        if isinstance(kinds, list):
-            return _union(self._simple(kind, schema, root, hint) for kind in kinds)
-        return self._simple(kinds, schema, root, hint)
+    def _named(self, text: str) -> str:
+        name = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
+        return f"_{name}" if name[0].isdigit() else name
 
-    def _simple(self, kind: Any, schema: Schema, root: Schema, hint: str) -> str:
-        if kind == "string" and schema.get("format") == "binary":
-            return "Uint8Array"
-        if kind == "array":
-            if "prefixItems" in schema:
-                items = (
-                    self.type_of(part, root, f"{hint}Item{at or ''}") for at, part in enumerate(schema["prefixItems"])
-                )
-                return f"[{', '.join(items)}]"
-            return f"Array<{self.type_of(schema.get('items', True), root, f'{hint}Item')}>"
-        if kind == "object":
-            if schema.get("properties"):
-                title = schema.get("title")
-                return self._defined(schema, root, title if isinstance(title, str) and title else hint)
-            return f"Record<string, {self.type_of(schema.get('additionalProperties', True), root, f'{hint}Value')}>"
-        return _TYPES.get(kind, "any")
-
-    def _defined(self, schema: Schema, root: Schema, wanted: str) -> str:
-        wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "_"
-        if wanted[0].isdigit():
-            wanted = f"_{wanted}"
-        canonical = wanted + json.dumps([schema, root.get("$defs")], sort_keys=True)
-        if canonical in self._names:
-            return self._names[canonical]
-        name, number = wanted, 2
-        while name in self._taken:
-            name, number = f"{wanted}_{number}", number + 1
-        self._taken.add(name)
-        self._names[canonical] = name
+    def _define(self, name: str, schema: Schema, root: Schema) -> None:
         place = len(self.definitions)
-        self.definitions.insert(place, "")
-        is_object = bool(schema.get("properties")) and "anyOf" not in schema and "oneOf" not in schema
+        self.definitions.insert(place, "")  # above those that it uses
         doc = _jsdoc(str(schema.get("description", "")))
-        if is_object:
+        if has_fields(schema):
             lines = [
                 f"  {line};"
                 for key, value in schema["properties"].items()
@@ -170,17 +113,31 @@ class _TypeWriter:
         else:
             text = f"{doc}type {name} = {self.type_of(schema, root, f'{name}Value')};"
         self.definitions[place] = text
-        return name
+
+    def _one_of(self, values: Sequence[Any]) -> str:
+        return self._union(map(_literal, values))
+
+    def _all_of(self, parts: Sequence[Any], root: Schema, hint: str) -> str | None:
+        return " & ".join(f"({self.type_of(part, root, hint)})" for part in parts)
+
+    def _list(self, item: str) -> str:
+        return f"Array<{item}>"
+
+    def _tuple(self, items: Sequence[str]) -> str:
+        return f"[{', '.join(items)}]"
+
+    def _mapping(self, value: str) -> str:
+        return f"Record<string, {value}>"
 
     def _member(self, key: str, value: Any, schema: Schema, root: Schema, owner: str) -> list[str]:
         note = property_note(value)
         shown = f"/** {_comment(' '.join(note.split()))} */ " if note else ""
         optional = "" if key in schema.get("required", ()) else "?"
-        return [f"{shown}{_key(key)}{optional}: {self.type_of(value, root, owner + _camel(key))}"]
+        return [f"{shown}{_key(key)}{optional}: {self.type_of(value, root, owner + camel(key))}"]
 
     def _field(self, key: str, value: Any, root: Schema, hint: str) -> str:
         optional = "" if key in root.get("required", ()) else "?"
-        return f"{_key(key)}{optional}: {self.type_of(value, root, hint + _camel(key))}"
+        return f"{_key(key)}{optional}: {self.type_of(value, root, hint + camel(key))}"
 
 
 def _key(name: str) -> str:
@@ -191,17 +148,6 @@ def _literal(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, str)):
         return json.dumps(value)
     return "any"
-
-
-def _union(texts: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(texts))
-    if "any" in unique:
-        return "any"
-    return " | ".join(unique) or "never"
-
-
-def _camel(text: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", text))
 
 
 def _comment(text: str) -> str:

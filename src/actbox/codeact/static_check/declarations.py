@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from actbox.tools.definition import Tool
-from actbox.tools.signature_text import TypeWriter, resolve
+from actbox.tools.schema_types import resolve
+from actbox.tools.signature_text import TypeWriter
 from actbox.tools.toolset import Toolset
 
 from .reading import Reading
