@@ -26,6 +26,7 @@ from tests.engines.hyperlight.conftest import STAND_IN
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 
+@pytest.mark.engines  # a process for each machine; the tests below are the ordinary run's
 class TestHyperlightOverAStandIn(SandboxContract):
     """The kit, but for what only a machine does."""
 

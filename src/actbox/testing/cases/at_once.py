@@ -122,7 +122,7 @@ class AtOnceCases(Cases):
 
     @case()
     async def test_a_failed_run_leaves_nothing_to_the_next(self, box: Sandbox) -> None:
-        """Twenty failures in a row."""
-        for program in [self.words.fail("boom"), self.words.broken] * 10:
+        """Ten failures in a row."""
+        for program in [self.words.fail("boom"), self.words.broken] * 5:
             failed(await box.run(self.program(program)))
         await self.still_works(box)

@@ -83,7 +83,7 @@ class Cases:
         boxes: list[Sandbox] = []
 
         async def open_one(policy: Policy | None = None, **limits: Any) -> Sandbox:
-            box = await self.open(policy if policy is not None else Policy(limits=Limits(**limits)))
+            box = await _opened(self, policy if policy is not None else Policy(limits=Limits(**limits)))
             boxes.append(box)
             await box.start()
             return box
@@ -194,12 +194,12 @@ class _Ground:
 
     async def traits(self, cases: Cases) -> Traits:
         if self._traits is None:
-            self._traits = (await cases.open(Policy())).traits
+            self._traits = (await _opened(cases, Policy())).traits
         return self._traits
 
     async def shared(self, cases: Cases) -> Sandbox:
         if self._box is None:
-            self._box = await cases.open(Policy())
+            self._box = await _opened(cases, Policy())
             await self._box.start()
         elif self._box.traits.files:
             await _clear(self._box)
@@ -211,6 +211,19 @@ class _Ground:
                 self._runner.run(self._box.stop())
         finally:
             self._runner.close()
+
+
+async def _opened(cases: Cases, policy: Policy) -> Sandbox:
+    """Have a test class open a sandbox; what it may have misunderstood is said in a sentence."""
+    opening: Any = cases.open(policy)
+    found = await opening if inspect.isawaitable(opening) else opening
+    if opening is found or not isinstance(found, Sandbox):
+        pytest.fail(
+            f"{type(cases).__name__} must have `async def open(self, policy)`, which returns an actbox.Sandbox that"
+            f" has not started; this open() returns {found!r}",
+            pytrace=False,
+        )
+    return found
 
 
 async def _clear(box: Sandbox) -> None:
