@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -15,6 +17,7 @@ from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest.frames import FrameError, FrameParser, pack
 from actbox.sandbox.remote import Agent, AgentConfig
+from actbox.sandbox.remote.connection import Connection
 from actbox.sandbox.remote.workspace import RemoteWorkspace
 
 # Says hello, then does as it is told in its arguments when it is asked for the first thing.
@@ -37,8 +40,6 @@ say(frame(8, 0, 0, json.dumps({'python': [3, 9, 0], 'workspace': '/w', 'platform
 kind, part, stream, length = struct.unpack('!BBII', read(10))
 read(length)
 """
-
-pytestmark = pytest.mark.engines  # each starts an agent, which has seconds for it only
 
 
 def hostile(then: str) -> Agent:
@@ -127,6 +128,25 @@ def test_a_command_that_makes_no_agent_says_why(command: list[str]) -> None:
         Agent.start(command, AgentConfig(), seconds=1)
     if command[0] == "sh":
         assert "the reason" in str(raised.value)
+
+
+def test_an_agent_that_is_quick_to_say_hello_is_heard() -> None:
+    """It may have said so before whoever starts it goes on."""
+    said, heard = os.pipe(), threading.Event()
+    words, taken = os.pipe(), os.pipe()
+    os.write(said[1], frames.pack_json(frames.HELLO, 0, {"python": [3, 13, 0]}))
+    hellos: list[dict[str, object]] = []
+
+    def begun(hello: dict[str, object]) -> None:
+        hellos.append(hello)
+        heard.set()
+
+    connection = Connection(said[0], taken[1], words[0], b"", begun, lambda why: None)
+    assert heard.wait(60)
+    assert hellos == [{"python": [3, 13, 0]}]
+    connection.close()
+    for descriptor in (said[1], words[1], taken[0]):
+        os.close(descriptor)
 
 
 def test_an_agent_runs_on_any_python_that_is_given_nothing_but_its_standard_library() -> None:

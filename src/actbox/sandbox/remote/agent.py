@@ -118,12 +118,6 @@ class Agent:
             process.stdin.close()
             process.stdout.close()
         hello: Future[dict[str, Any]] = Future()
-        self._connection = Connection(
-            at_socket if at_socket >= 0 else _take(process.stdout),
-            os.dup(at_socket) if at_socket >= 0 else _take(process.stdin),
-            _take(process.stderr),
-            boot_message(own_modules(), told),
-        )
 
         def begun(said: dict[str, Any]) -> None:
             if not hello.done():
@@ -133,10 +127,14 @@ class Agent:
             with contextlib.suppress(InvalidStateError):  # it had begun
                 hello.set_exception(SandboxUnavailable(why))
 
-        self._connection.on_hello = begun
-        self._connection.on_over = over
-        if self._connection.is_over:
-            over("the agent has ended")
+        self._connection = Connection(
+            at_socket if at_socket >= 0 else _take(process.stdout),
+            os.dup(at_socket) if at_socket >= 0 else _take(process.stdin),
+            _take(process.stderr),
+            boot_message(own_modules(), told),
+            begun,
+            over,
+        )
         try:
             said = hello.result(seconds)
         except (SandboxUnavailable, FutureTimeout) as error:

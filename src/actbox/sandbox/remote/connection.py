@@ -35,8 +35,20 @@ class Stream(Protocol):
 class Connection:
     """Frames over two pipes. It ends when the agent's output does, when that breaks the rules, or when it is closed."""
 
-    def __init__(self, reading: int, writing: int, words: int, first: bytes) -> None:
-        """Take over the descriptors; `words` is the agent's standard error. `first` is sent before any frame."""
+    def __init__(
+        self,
+        reading: int,
+        writing: int,
+        words: int,
+        first: bytes,
+        on_hello: Callable[[dict[str, Any]], None],
+        on_over: Callable[[str], None],
+    ) -> None:
+        """Take over the descriptors; `words` is the agent's standard error. `first` is sent before any frame.
+
+        `on_hello` is called with what the agent says of itself, and `on_over` with why nothing more can be sent, both in
+        the connection's thread.
+        """
         self._reading, self._writing, self._words = reading, writing, words
         self._parser = frames.FrameParser()
         self._streams: dict[int, Stream] = {}
@@ -47,8 +59,8 @@ class Connection:
         self._lock = threading.Lock()
         self._is_over = False
         self._said = b""
-        self.on_hello: Callable[[dict[str, Any]], None] = lambda hello: None
-        self.on_over: Callable[[str], None] = lambda why: None
+        self._on_hello = on_hello
+        self._on_over = on_over
         self._woken, self._wake = os.pipe()
         self._selector = selectors.DefaultSelector()
         for descriptor in (reading, writing, words, self._woken, self._wake):
@@ -167,7 +179,7 @@ class Connection:
             return
         for kind, part, number, payload in self._parser.feed(data):
             if kind == frames.HELLO:
-                self.on_hello(frames.json_of(payload))
+                self._on_hello(frames.json_of(payload))
                 continue
             stream = self._streams.get(number)
             if stream is not None:  # else it is over already, and this came too late
@@ -217,4 +229,4 @@ class Connection:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.lost(why, broke_rules)
-        self.on_over(why)
+        self._on_over(why)
