@@ -46,8 +46,8 @@ class Connection:
     ) -> None:
         """Take over the descriptors; `words` is the agent's standard error. `first` is sent before any frame.
 
-        `on_hello` is called with what the agent says of itself, `on_over` with why nothing more can be sent: both in the
-        connection's thread.
+        `on_hello` is called with what the agent says of itself, `on_over` with why nothing more can be sent; both are
+        called in the connection's thread.
         """
         self._reading, self._writing, self._words = reading, writing, words
         self._parser = frames.FrameParser()
