@@ -46,7 +46,9 @@ def data_bytes() -> int:
 
 def _lower(which: int, soft: int, hard: int) -> None:
     # Nobody may raise a hard limit, not even root everywhere: what is lower already stays.
-    _, highest = resource.getrlimit(which)
-    if highest != resource.RLIM_INFINITY:
-        hard = min(hard, highest)
-    resource.setrlimit(which, (min(soft, hard), hard))
+    current = resource.getrlimit(which)
+    if current[1] != resource.RLIM_INFINITY:
+        hard = min(hard, current[1])
+    wanted = min(soft, hard), hard
+    if wanted != current:  # gVisor lets nobody set some, which are zero there
+        resource.setrlimit(which, wanted)
