@@ -149,3 +149,12 @@ class Fork:
     """Takes the process of this id, by its own word, for the copy. Raises `SandboxUnavailable`."""
     give_up: Callable[[int], None]
     """Ends the process of this id, by the origin's word the copy, which was not adopted."""
+
+
+def file_with(content: bytes) -> int:
+    """Return a descriptor from which a guest reads this content and then the end of the file."""
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

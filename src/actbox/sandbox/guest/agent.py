@@ -7,6 +7,7 @@ asks for files, which threads of the agent read and write. When the host goes, s
 
 from __future__ import annotations
 
+import array
 import contextlib
 import os
 import select
@@ -19,13 +20,14 @@ from collections import deque
 
 from . import descendants, frames, zygote
 from .agent_files import FileService
+from .agent_lent import LentRun
 from .agent_run import Run
 from .prctl import become_subreaper, set_dumpable, set_name
 from .tree import Tree, empty_folder
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Callable, Deque, Dict, List, NoReturn, Tuple
+    from typing import Any, Callable, Deque, Dict, List, NoReturn, Optional, Tuple, Union
 
 _READ_BYTES = 256 * 1024
 # As much waits to be written to the host; beyond it nothing more is read from guests.
@@ -75,6 +77,7 @@ def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
             break
     reading, writing = (descriptor, os.dup(descriptor)) if descriptor else (0, 1)
     agent = Agent(reading, writing, ours, child, workspace, alone=config["alone"], is_ours=not config["workspace"])
+    agent.is_lent = config["lends"]
     agent.hello(words.decode("utf-8", "replace").split("\n"))
     agent.serve()
 
@@ -126,8 +129,15 @@ class Agent:
         self._parser = frames.FrameParser()
         self._unsent: Deque[memoryview] = deque()
         self.unsent_bytes = 0
-        self._runs: Dict[int, Run] = {}
+        self._socket: Optional[socket.socket] = None
+        self._descriptors = array.array("i")
+        """What came beside the host's words and belongs to frames that are not whole yet."""
+        self._runs: Dict[int, Union[Run, LentRun]] = {}
         self._ready: Deque[Run] = deque()
+        self._lent: Dict[int, LentRun] = {}
+        """Guests with descriptors of the host's that wait for a program, by the number of their stream."""
+        self.is_lent = False
+        """Whether the host lends descriptors, over what is a socket then, and so says itself what is made ahead."""
         self._poll = select.poll()
         self._known: Dict[int, Tuple[int, Callable[[int], None]]] = {}
         self._soon: Deque[Callable[[], None]] = deque()
@@ -164,7 +174,7 @@ class Agent:
         self._refill()
         self._flush()
         while True:
-            wait = _REFILL_MS if self._is_refill_due and len(self._ready) < _READY else None
+            wait = _REFILL_MS if self._is_refill_due else None
             wait = _LATER_MS if self._later else wait
             events = self._poll.poll(0 if self._soon else wait)
             if not events and not self._soon and not self._later and self._is_refill_due:
@@ -210,10 +220,11 @@ class Agent:
         """Whether the host has so much to take that nothing more is to be read for it now."""
         return self.unsent_bytes >= _MOST_UNSENT
 
-    def over(self, run: Run) -> None:
+    def over(self, run: Union[Run, LentRun]) -> None:
         """A run has ended, and all of it was sent."""
         self._runs.pop(run.stream, None)
-        if run in self._ready:
+        self._lent.pop(run.stream, None)
+        if isinstance(run, Run) and run in self._ready:
             self._ready.remove(run)
         self._is_refill_due = True
         if self._runs and all(other.held for other in self._runs.values()):
@@ -232,12 +243,22 @@ class Agent:
 
     def _make(self) -> Run:
         run, theirs = Run.make(self)
-        try:
-            self._ask_zygote(zygote.MAKE, theirs)
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
+        self._have_made(theirs)
         return run
+
+    def _take_lent(self, stream: int) -> None:
+        """Make a guest with the descriptors that came with the frame for it."""
+        taken, self._descriptors = self._descriptors[: frames.LENT], self._descriptors[frames.LENT :]
+        self._lent[stream], theirs = LentRun.make(self, stream, taken)
+        self._have_made(theirs)
+
+    def _have_made(self, descriptors: List[int]) -> None:
+        """Have the zygote make a guest that has these descriptors."""
+        try:
+            self._ask_zygote(zygote.MAKE, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _ask_zygote(self, request: bytes, descriptors: Any) -> None:
         try:
@@ -247,7 +268,7 @@ class Agent:
 
     def _refill(self) -> None:
         self._is_refill_due = False
-        while len(self._ready) < _READY:
+        while len(self._ready) < _READY and not self.is_lent:
             self._ready.append(self._make())
 
     def _lose_zygote(self) -> None:
@@ -257,11 +278,17 @@ class Agent:
         others = list(self._runs.values())
         if self._alone and not others:
             self._clear_shared()
+        # One that comes right after another's end begins when nothing is left of that.
+        held = self._alone and bool(others) and all(other.killed or other.held for other in others)
+        if request["lent"]:
+            lent = self._lent.pop(stream, None)
+            if lent is not None:  # else it has ended while it waited, which the host was told
+                self._runs[stream] = lent
+                lent.begin(request, held)
+            return
         run = self._ready.popleft() if self._ready else self._make()
         self._runs[stream] = run
         self._is_refill_due = True
-        # One that comes right after another's end begins when nothing is left of that.
-        held = self._alone and bool(others) and all(other.killed or other.held for other in others)
         run.begin(stream, request, held)
 
     def _clear_shared(self) -> None:
@@ -276,7 +303,7 @@ class Agent:
 
     def _receive(self) -> None:
         try:
-            data = os.read(self._reading, _READ_BYTES)
+            data = self._read_lent() if self.is_lent else os.read(self._reading, _READ_BYTES)
         except BlockingIOError:
             return
         except ConnectionError:
@@ -286,8 +313,20 @@ class Agent:
         for kind, part, stream, payload in self._parser.feed(data):
             self._hear(kind, part, stream, payload)
 
+    def _read_lent(self) -> bytes:
+        """Read from a socket, and keep the descriptors that come along."""
+        if self._socket is None:
+            self._socket = socket.socket(fileno=os.dup(self._reading))
+        room = socket.CMSG_SPACE(frames.LENT * self._descriptors.itemsize)
+        data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        for _, _, content in ancillary:
+            self._descriptors.frombytes(content)
+        return data
+
     def _hear(self, kind: int, part: int, stream: int, payload: bytes) -> None:
-        if kind == frames.OPEN:
+        if kind == frames.LEND:
+            self._take_lent(stream)
+        elif kind == frames.OPEN:
             self._open(stream, frames.json_of(payload))
         elif kind == frames.CALL:
             self._files.begin(stream, frames.json_of(payload))
@@ -335,8 +374,8 @@ class Agent:
     def _end(self) -> NoReturn:
         """The host has gone: end with all that was made here, which keepers and the zygote do as we go."""
         self._zygote.close()
-        for run in [*self._runs.values(), *self._ready]:
-            run.control.close()
+        for run in [*self._runs.values(), *self._lent.values(), *self._ready]:
+            run.keeper.close()
         _end_all_below()
         if self._is_ours:
             with contextlib.suppress(OSError):

@@ -5,29 +5,24 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
-import json
 import os
 import select
-import signal
 import socket
 import sys
 import termios
 from collections import deque
 
 from . import frames
+from .agent_keeper import KeeperLine
 from .frames import CHANNEL, STDERR, STDIN, STDOUT
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Deque, Dict, List, Optional, Tuple
+    from typing import Any, Deque, Dict, List, Tuple
 
     from .agent import Agent
 
 _OUTPUTS = (STDOUT, STDERR)
-_ENDED = {"exit_code": None, "signal": None, "limit": "", "cpu_ms": 0.0, "max_rss_bytes": 0, "failure": ""}
-# A program has ended its keeper, and with it its guest.
-_KILLED = {**_ENDED, "signal": int(signal.SIGKILL)}
-_NOT_MADE = {**_ENDED, "failure": "no process could be made for the run: the sandbox has as many as it may have"}
 
 
 class Run:
@@ -46,7 +41,6 @@ class Run:
     def __init__(self, agent: Agent, control: socket.socket, channel: socket.socket, outputs: Dict[int, int]) -> None:
         self._agent = agent
         self.stream = 0
-        self.control = control
         self.was_orphaned = False
         self._channel = channel
         self._outputs = outputs
@@ -63,13 +57,10 @@ class Run:
         self.killed = False
         """Whether the host has no more use for it."""
         self.held = False
-        self._is_up = False
         self._finished = False
-        self._ended: Optional[Dict[str, Any]] = None
-        self._words = b""
-        for descriptor in (control.fileno(), channel.fileno(), *outputs.values()):
+        for descriptor in (channel.fileno(), *outputs.values()):
             os.set_blocking(descriptor, False)
-        agent.watch(control.fileno(), select.POLLIN, lambda events: self._hear_keeper())
+        self.keeper = KeeperLine(agent, control, self._on_keeper_end)
 
     # From the host
 
@@ -78,7 +69,7 @@ class Run:
         self.stream = stream
         self.held = held
         if request["watch"]:
-            self._tell_keeper({"watch": request["watch"]})
+            self.keeper.tell({"watch": request["watch"]})
         if request["stdin"]:
             self._their_stdin, self._stdin = os.pipe()
             os.set_blocking(self._stdin, False)
@@ -91,7 +82,7 @@ class Run:
             self.go_on()
         elif kind == frames.KILL:
             self.killed = True
-            self._tell_keeper({"do": "kill"})
+            self.keeper.tell({"do": "kill"})
             self._finish_if_ended()
         elif kind == frames.INTERRUPT:
             self._interrupts += 1
@@ -218,7 +209,7 @@ class Run:
             self._agent.later(self._interrupt)
             return
         self._interrupts -= 1
-        self._tell_keeper({"do": "interrupt"})
+        self.keeper.tell({"do": "interrupt"})
 
     # From the guest
 
@@ -280,31 +271,8 @@ class Run:
 
     # Its end
 
-    def _tell_keeper(self, message: Dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it has ended, which is read where it says so
-            self.control.send(json.dumps(message).encode() + b"\n")
-
-    def _hear_keeper(self) -> None:
-        try:
-            data = self.control.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        *lines, self._words = (self._words + data).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            if "up" in message:
-                self._is_up = True
-            else:
-                self._ended = message
-        if data and self._ended is None:
-            return
-        self._agent.watch(self.control.fileno(), 0, lambda events: None)
-        self.control.close()
-        if self._ended is None:
-            self.was_orphaned = self._is_up and self.stream != 0
-            self._ended = _KILLED if self._is_up else _NOT_MADE
+    def _on_keeper_end(self) -> None:
+        self.was_orphaned = self.keeper.was_killed and self.stream != 0
         if self.stream == 0:  # it was still waiting for a program
             self._close()
         else:
@@ -317,7 +285,7 @@ class Run:
 
     def _finish_if_ended(self) -> None:
         """Say that the run is over, when nothing of it is left to be read, or nobody wants that any more."""
-        if self._ended is None or self._finished or self.stream == 0:
+        if self.keeper.ended is None or self._finished or self.stream == 0:
             return
         # Not until the end of each pipe, which another run's program could hold open.
         can_read = not self._agent.is_full and all(self._room[part] > 0 for part in (*self._outputs, CHANNEL))
@@ -329,7 +297,7 @@ class Run:
         elif not self.killed:
             return
         self._finished = True
-        self._agent.send(frames.pack_json(frames.ENDED, self.stream, self._ended))
+        self._agent.send(frames.pack_json(frames.ENDED, self.stream, self.keeper.ended))
         self._close()
 
     def _close(self) -> None:

@@ -29,6 +29,10 @@ OPEN, CALL, INTERRUPT, KILL = 1, 2, 3, 4
 DATA, END, CREDIT = 5, 6, 7
 # From the agent:
 HELLO, ENDED, RESULT = 8, 9, 10
+# From the host, over a socket only and with descriptors beside it: a guest's ends of its channel, output and errors.
+LEND = 11
+LENT = 3
+"""So many descriptors go with one such frame."""
 
 # Parts of a guest's stream, and the only part of a file operation's.
 CHANNEL, STDIN, STDOUT, STDERR, CONTENT = 0, 1, 2, 3, 4
@@ -92,7 +96,7 @@ class FrameParser:
                 kind, part, stream, length = HEADER.unpack_from(buffer, start)
                 if length > MAX_PAYLOAD:
                     raise FrameError("a frame of %d bytes; the limit is %d" % (length, MAX_PAYLOAD))
-                if not OPEN <= kind <= RESULT or part > CONTENT:
+                if not OPEN <= kind <= LEND or part > CONTENT:
                     raise FrameError("a frame of no known kind")
                 end = start + HEADER.size + length
                 if len(buffer) < end:

@@ -34,8 +34,11 @@ _NO_LIMIT = float("inf")
 _GROUPS = (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"))
 
 
-def keep(control: int, channel: int, stdout: int, stderr: int, filter_program: bytes) -> NoReturn:
-    """Fork the guest and keep it until it has ended; never returns. A filter of system calls is the guest's only."""
+def keep(control: int, channel: int, stdout: int, stderr: int, go: int, filter_program: bytes) -> NoReturn:
+    """Fork the guest and keep it until it has ended; never returns. A filter of system calls is the guest's only.
+
+    `go` is a pipe over which the guest is told that its program may begin; -1 where its first message says so.
+    """
     set_name("actbox-keeper")
     become_subreaper()
     os.setsid()
@@ -45,14 +48,15 @@ def keep(control: int, channel: int, stdout: int, stderr: int, filter_program: b
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     first = os.fork()
     if first == 0:
-        _be_guest(channel, stdout, stderr, filter_program)
+        _be_guest(channel, stdout, stderr, go, filter_program)
     signal.set_wakeup_fd(wake)
-    for descriptor in (channel, stdout, stderr):
-        os.close(descriptor)
+    for descriptor in (channel, stdout, stderr, go):
+        if descriptor >= 0:
+            os.close(descriptor)
     os._exit(_Keeper(first, socket.socket(fileno=control), woken).live())
 
 
-def _be_guest(channel: int, stdout: int, stderr: int, filter_program: bytes) -> NoReturn:
+def _be_guest(channel: int, stdout: int, stderr: int, go: int, filter_program: bytes) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -60,10 +64,10 @@ def _be_guest(channel: int, stdout: int, stderr: int, filter_program: bytes) -> 
         os.setsid()
         set_name("actbox-guest")
         null = os.open("/dev/null", os.O_RDONLY)
-        own = [_above(descriptor) for descriptor in (null, stdout, stderr, channel)]
+        own = [_above(descriptor) for descriptor in (null, stdout, stderr, channel, go) if descriptor >= 0]
         for number, descriptor in enumerate(own):
             os.dup2(descriptor, number, inheritable=number < _CHANNEL)
-        close_from(_CHANNEL + 1)
+        close_from(len(own))
         _be_first_to_go()
         set_dumpable(True)  # so that it can read its own /proc/self, as every process can
         if filter_program:
@@ -71,7 +75,7 @@ def _be_guest(channel: int, stdout: int, stderr: int, filter_program: bytes) -> 
     except BaseException as error:
         sys.stderr.write("a guest could not begin: %s\n" % error)
         os._exit(125)
-    be_guest_main(_CHANNEL)
+    be_guest_main(_CHANNEL, _CHANNEL + 1 if go >= 0 else -1)
 
 
 def _above(descriptor: int) -> int:

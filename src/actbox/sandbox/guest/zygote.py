@@ -19,8 +19,9 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Dict, List, NoReturn, Sequence, Set
 
-# What is asked: a run with four descriptors, or an end of all that keepers which were killed have left.
+# What is asked: a run with four descriptors, or five, or an end of all that keepers which were killed have left.
 MAKE, SWEEP = b"m", b"s"
+_MOST_DESCRIPTORS = 5
 
 
 def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str], filter_program: bytes) -> NoReturn:
@@ -43,7 +44,7 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str]
     sock.sendall("\n".join([*warnings, "", ""]).encode("utf-8", "replace"))
     keepers: Set[int] = set()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(sock, 1, 4)
+        data, descriptors, _, _ = socket.recv_fds(sock, 1, _MOST_DESCRIPTORS)
         keepers -= _reap()
         if not data:
             descendants.end_below(os.getpid())
@@ -59,8 +60,8 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str]
             keeper = -1
         if keeper == 0:
             sock.close()
-            control, channel, stdout, stderr = descriptors
-            keep(control, channel, stdout, stderr, filter_program)
+            control, channel, stdout, stderr, *go = descriptors
+            keep(control, channel, stdout, stderr, go[0] if go else -1, filter_program)
         if keeper > 0:
             keepers.add(keeper)
         for descriptor in descriptors:

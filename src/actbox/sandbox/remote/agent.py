@@ -18,9 +18,11 @@ from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.sandbox.guest.agent_boot import BOOT, boot_message, own_modules
 from actbox.sandbox.workspace import Workspace
 
+from .agent_guest import AgentGuest
 from .connection import Connection
 from .files import ask
 from .guest import RemoteGuest
+from .lent import Lender, LentGuest, LentStock
 from .workspace import RemoteWorkspace
 
 START_SECONDS: Final = 60.0
@@ -66,13 +68,20 @@ class Agent:
 
     @classmethod
     def start(
-        cls, command: Sequence[str], config: AgentConfig, *, seconds: float = START_SECONDS, at_socket: bool = False
+        cls,
+        command: Sequence[str],
+        config: AgentConfig,
+        *,
+        seconds: float = START_SECONDS,
+        at_socket: bool = False,
+        lender: Lender | None = None,
     ) -> Agent:
         """Start a command whose standard input and output are to be an agent's, and wait until it is one. Blocks.
 
         The command ends with what `agent_arguments` returns, however that gets there. Raises `SandboxUnavailable` with
         what it said where it is none after so many seconds. With `at_socket` the agent is to talk over a socket that
-        the command gets as its descriptor 3: where nobody stands between the two ends, that is faster than pipes.
+        the command gets as its descriptor 3: where nobody stands between the two ends, that is faster than pipes. With
+        a `lender` too, guests are lent their descriptors over it, which is faster still.
         """
         ours, theirs = socket.socketpair()
         whole = [*command]
@@ -95,12 +104,17 @@ class Agent:
         finally:
             theirs.close()
         if at_socket:
-            return cls(process, config, seconds, ours.detach())
+            return cls(process, config, seconds, ours.detach(), lender)
         ours.close()
         return cls(process, config, seconds)
 
     def __init__(
-        self, process: subprocess.Popen[bytes], config: AgentConfig, seconds: float, at_socket: int = -1
+        self,
+        process: subprocess.Popen[bytes],
+        config: AgentConfig,
+        seconds: float,
+        at_socket: int = -1,
+        lender: Lender | None = None,
     ) -> None:
         """See `start`."""
         assert process.stdin and process.stdout and process.stderr
@@ -113,10 +127,12 @@ class Agent:
             "keep_variables": config.keep_variables,
             "filter": config.filter_program.hex(),
             "alone": config.alone,
+            "lends": lender is not None,
         }
         if at_socket >= 0:
             process.stdin.close()
             process.stdout.close()
+        self._stock: LentStock | None = None
         hello: Future[dict[str, Any]] = Future()
 
         def begun(said: dict[str, Any]) -> None:
@@ -146,6 +162,9 @@ class Agent:
         except BaseException:
             self.close()
             raise
+        if lender is not None:
+            self._stock = LentStock(self._connection, lender)
+            self.prepare()
         self.python: tuple[int, ...] = tuple(part for part in said.get("python", ()) if type(part) is int)[:3]
         """The version of its interpreter."""
         self.platform = str(said.get("platform", ""))[:50]
@@ -177,13 +196,21 @@ class Agent:
         stdin: bytes = b"",
         watch: Mapping[str, float] | None = None,
         memory_ends: Callable[[], int] = lambda: 0,
-    ) -> RemoteGuest:
+    ) -> AgentGuest:
         """Start a guest that waits for its first message. Returns at once; where the agent has ended, so has the guest.
 
         `watch` are limits of the whole tree that its keeper looks after: `memory_mib` and `cpu_seconds`.
         `memory_ends`, where this machine can tell, returns how many processes there were ended for want of memory.
         """
+        ends = self._stock.take() if self._stock is not None else None
+        if ends is not None:
+            return LentGuest(ends, stdin, watch or {}, memory_ends)
         return RemoteGuest(self._connection, stdin, watch or {}, memory_ends)
+
+    def prepare(self) -> None:
+        """Make ready what the next guests will take."""
+        if self._stock is not None:
+            self._stock.refill()
 
     def workspace(
         self,
@@ -205,6 +232,8 @@ class Agent:
     def close(self) -> None:
         """End it with all its guests, and wait for that. Blocks; a second call does nothing."""
         self._connection.close()
+        if self._stock is not None:
+            self._stock.close()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -6,12 +6,14 @@ import contextlib
 import itertools
 import os
 import selectors
+import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from actbox.sandbox.guest import frames
+from actbox.sandbox.nursery.passing import send_with
 
 _READ_BYTES = 256 * 1024
 # As much waits to be written to the agent; beyond it nothing more is read for it from runs and callers.
@@ -53,7 +55,7 @@ class Connection:
         self._parser = frames.FrameParser()
         self._streams: dict[int, Stream] = {}
         self._numbers = itertools.count(1)
-        self._unsent: deque[memoryview] = deque([memoryview(first)])
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque([(memoryview(first), [])])
         self._unsent_bytes = len(first)
         self._calls: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
@@ -119,9 +121,15 @@ class Connection:
         """Whether the agent has so much to take that nothing more is to be read for it now."""
         return self._unsent_bytes >= _MOST_UNSENT
 
-    def send(self, frame: bytes) -> None:
-        """Send a frame when the agent takes it."""
-        self._unsent.append(memoryview(frame))
+    def add_now(self, stream: Stream) -> int:
+        """Give a stream a number, in this thread."""
+        number = next(self._numbers)
+        self._streams[number] = stream
+        return number
+
+    def send(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send a frame when the agent takes it, over a socket with descriptors beside it, which it takes over."""
+        self._unsent.append((memoryview(frame), list(descriptors)))
         self._unsent_bytes += len(frame)
 
     def watch(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
@@ -155,8 +163,8 @@ class Connection:
             self._end(f"the connection to the agent failed: {type(error).__name__}: {error}", False)
             raise
         finally:
-            for descriptor in (self._reading, self._writing, self._words, self._woken, self._wake):
-                os.close(descriptor)
+            self._send_nothing()
+            _close_all([self._reading, self._writing, self._words, self._woken, self._wake])
             self._selector.close()
 
     def _take_calls(self) -> None:
@@ -197,18 +205,17 @@ class Connection:
             return
         was_full = self.is_full
         while self._unsent:
-            piece = self._unsent[0]
+            piece, descriptors = self._unsent[0]
             try:
-                sent = os.write(self._writing, piece)
+                sent = self._write_with(piece, descriptors) if descriptors else os.write(self._writing, piece)
             except BlockingIOError:
                 break
             except OSError:  # it reads no more; what it said last is read still
-                self._unsent.clear()
-                self._unsent_bytes = 0
+                self._send_nothing()
                 break
             self._unsent_bytes -= sent
             if sent < len(piece):
-                self._unsent[0] = piece[sent:]
+                self._unsent[0] = piece[sent:], []
                 break
             self._unsent.popleft()
         if bool(self._unsent) != self._is_writing:
@@ -217,6 +224,18 @@ class Connection:
         if was_full and not self.is_full:
             for stream in list(self._streams.values()):
                 stream.go_on()
+
+    def _write_with(self, piece: memoryview, descriptors: list[int]) -> int:
+        with socket.socket(fileno=os.dup(self._writing)) as sock:
+            sent = send_with(sock, bytes(piece), descriptors)
+        _close_all(descriptors)
+        return sent
+
+    def _send_nothing(self) -> None:
+        for _, descriptors in self._unsent:
+            _close_all(descriptors)
+        self._unsent.clear()
+        self._unsent_bytes = 0
 
     def _end(self, why: str, broke_rules: bool) -> None:
         with self._lock:
@@ -230,3 +249,8 @@ class Connection:
         for stream in streams.values():
             stream.lost(why, broke_rules)
         self._on_over(why)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import dataclasses
 import os
 import selectors
-import signal
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from actbox.core.errors import ErrorKind
 from actbox.sandbox.ending import Ending, Stop
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest.frames import CHANNEL, STDERR, STDIN, STDOUT
-from actbox.sandbox.guest_process import GuestProcess
 
+from .agent_guest import AgentGuest, ending_of, ending_with_agent, two_pipes
 from .connection import Connection
 
-_ENDING = {
-    "exit_code": (int, type(None)),
-    "signal": (int, type(None)),
-    "limit": (str,),
-    "cpu_ms": (int, float),
-    "max_rss_bytes": (int,),
-    "failure": (str,),
-}
-_LIMITS = ("", "memory_mib", "cpu_seconds", "processes")
-_MOST_FAILURE = 1000
 
-
-class RemoteGuest(GuestProcess):
-    """A guest that an agent has opened."""
+class RemoteGuest(AgentGuest):
+    """A guest that an agent has opened, and carries channel and output of."""
 
     def __init__(
         self, connection: Connection, stdin: bytes, watch: Mapping[str, float], memory_ends: Callable[[], int]
@@ -43,65 +26,22 @@ class RemoteGuest(GuestProcess):
 
         `memory_ends` returns how many processes there the kernel has ended so far for want of memory.
         """
-        self._connection = connection
-        self._memory_ends = memory_ends
-        self._memory_ends_before = memory_ends()
-        self._loop = asyncio.get_running_loop()
-        self._ending: Ending | None = None
-        self._when_ended: list[Callable[[Ending], None]] = []
-        self.is_dismissed = False
-        """Whether its run is over, although it may not have ended quite."""
+        super().__init__(memory_ends)
         self.sock, ours = socket.socketpair()
         try:
-            self.stdout, stdout = os.pipe()
-            try:
-                self.stderr, stderr = os.pipe()
-            except BaseException:
-                os.close(self.stdout)
-                os.close(stdout)
-                raise
+            self.stdout, stdout, self.stderr, stderr = two_pipes()
         except BaseException:
             self.sock.close()
             ours.close()
             raise
-        self._ends = _Ends(connection, ours.detach(), stdout, stderr, memoryview(stdin), self._end_soon)
+        self._ends = _Ends(connection, ours.detach(), stdout, stderr, memoryview(stdin), self.end_soon)
         self._ends.begin(watch)
-
-    @property
-    def ended(self) -> bool:
-        return self._ending is not None
-
-    def when_ended(self, call: Callable[[Ending], None]) -> None:
-        if self._ending is None:
-            self._when_ended.append(call)
-        else:
-            self._loop.call_soon(call, self._ending)
 
     def interrupt(self) -> None:
         self._ends.tell(frames.INTERRUPT)
 
     def kill(self) -> None:
         self._ends.tell(frames.KILL)
-
-    def dismiss(self, used_ms: float) -> bool:
-        self.is_dismissed = True
-        self.kill()
-        return True
-
-    def _end_soon(self, ending: Ending, stop: Stop | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._end, ending, stop)
-
-    def _end(self, ending: Ending, stop: Stop | None) -> None:
-        was_killed = ending.signal == signal.SIGKILL and not ending.limit and not ending.failure
-        if was_killed and self._memory_ends() > self._memory_ends_before:
-            ending = dataclasses.replace(ending, limit="memory_mib")
-        self._ending = ending
-        if self.stopped is None:
-            self.stopped = stop
-        for call in self._when_ended:
-            call(ending)
-        self._when_ended.clear()
 
 
 class _Ends:
@@ -139,7 +79,7 @@ class _Ends:
 
     def begin(self, watch: Mapping[str, float]) -> None:
         self._number = self._connection.add(self)
-        request = {"stdin": bool(self._stdin), "watch": dict(watch)}
+        request = {"lent": False, "stdin": bool(self._stdin), "watch": dict(watch)}
 
         def begin() -> None:
             self._connection.send(frames.pack_json(frames.OPEN, self._number, request))
@@ -178,7 +118,7 @@ class _Ends:
             self._to_run.append((part, memoryview(b"")))
             self._write()
         elif kind == frames.ENDED:
-            self._ending = _ending_of(frames.json_of(payload)), None
+            self._ending = ending_of(payload), None
             self._finish_if_ended()
         else:
             raise frames.FrameError("a frame that a guest does not have")
@@ -198,8 +138,7 @@ class _Ends:
     def lost(self, why: str, broke_rules: bool) -> None:
         """End with the agent: what the guest had said is kept as far as there is room."""
         self._write()
-        stop = Stop(ErrorKind.PROTOCOL, why) if broke_rules else None
-        self._ending = self._ending or (Ending(failure="" if broke_rules else why, signal=9), stop)
+        self._ending = self._ending or ending_with_agent(why, broke_rules)
         self._killed = True
         self._finish_if_ended()
 
@@ -307,21 +246,3 @@ class _Ends:
         for part in list(self._local):
             self._shut(part)
         self._on_end(ending, stop)
-
-
-def _ending_of(told: dict[str, Any]) -> Ending:
-    """Return how a guest ended, by the word of its agent. Raises `FrameError`."""
-    if set(told) != set(_ENDING):
-        raise frames.FrameError("an ending with other fields than those that it has")
-    for name, kinds in _ENDING.items():
-        if type(told[name]) not in kinds:
-            raise frames.FrameError(f"an ending whose {name} makes no sense")
-    if told["limit"] not in _LIMITS or len(told["failure"]) > _MOST_FAILURE:
-        raise frames.FrameError("an ending that makes no sense")
-    if told["signal"] is not None and not 0 < told["signal"] < 128:
-        raise frames.FrameError("an ending by a signal that there is not")
-    if told["exit_code"] is not None and not 0 <= told["exit_code"] < 256:
-        raise frames.FrameError("an ending with an exit code that there is not")
-    if not 0 <= told["cpu_ms"] < 2**50 or not 0 <= told["max_rss_bytes"] < 2**60:
-        raise frames.FrameError("an ending that used more than there is")
-    return Ending(**told)

@@ -16,7 +16,9 @@ from typing import Final
 
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.sandbox.nursery.identity import has_privilege
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
+from actbox.sandbox.remote.lent import Lender
 
 from .client import Client, CommandFailed, runtime_arguments
 from .image import Root
@@ -46,6 +48,8 @@ _MASKED = (
     *("/proc/schedstat", "/proc/slabinfo", "/proc/softirqs", "/proc/stat", "/proc/swaps", "/proc/uptime"),
     *("/proc/version", "/proc/vmstat", "/proc/zoneinfo"),
 )
+# Where it decides, programs in containers may not use what other processes have made, such as pipes.
+_SELINUX = "/sys/fs/selinux/enforce"
 # Runtimes whose kernel is another one, to which a file system of the host's own is far.
 APART = ("runsc", "kata")
 
@@ -96,7 +100,9 @@ class Container:
             os.mkdir(self._made, 0o755)
             self._make_input()
             build.client.run(*self._arguments())
-            self.memory_group = MemoryGroup(self._first_process())
+            process = self._first_process()
+            self.memory_group = MemoryGroup(process)
+            self._lender = self._lender_at(process)
             self.agent()
         except BaseException:
             self.remove()
@@ -108,7 +114,9 @@ class Container:
             if self._agent is None or not self._agent.alive:
                 if self._agent is not None:
                     self._agent.close()
-                self._agent = Agent.start(self._agent_command(), self._build.agent, at_socket=self._has_socket)
+                self._agent = Agent.start(
+                    self._agent_command(), self._build.agent, at_socket=self._has_socket, lender=self._lender
+                )
             return self._agent
 
     @property
@@ -150,6 +158,11 @@ class Container:
         """Whether the agent can have a socket to this process: its kernel must be this one's."""
         build = self._build
         return build.client.is_local and build.runtime not in APART
+
+    def _lender_at(self, process: int) -> Lender | None:
+        """Return what it takes to lend guests our descriptors, where that can be done."""
+        can = self._has_socket and process > 0 and has_privilege() and not os.path.exists(_SELINUX)
+        return Lender(process, self.user) if can else None
 
     def _agent_command(self) -> list[str]:
         way = ["--preserve-fds", "1"] if self._has_socket else ["--interactive"]

@@ -18,7 +18,7 @@ from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
-from actbox.sandbox.remote.guest import RemoteGuest
+from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.workspace import RemoteWorkspace
 from actbox.sandbox.workspace import Workspace, open_folder
 
@@ -78,7 +78,7 @@ class ContainerSandbox(LocalSandbox):
         self._is_sibling = spares is not None
         self._spares = spares or Spares(self._make)
         self._container: Container | BroughtContainer | None = None
-        self._active: set[RemoteGuest] = set()
+        self._active: set[AgentGuest] = set()
         self.traits = (
             brought_traits(name=options.container, privileged=False, network="")
             if options.container is not None
@@ -149,13 +149,18 @@ class ContainerSandbox(LocalSandbox):
         agent = self._container.live_agent if self._container is not None else None
         return self._guest_of(agent, start) if agent is not None else None
 
+    def _prepare_next(self) -> None:
+        agent = self._container.live_agent if self._container is not None else None
+        if agent is not None:
+            agent.prepare()
+
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         container = self._container
         if container is None:
             raise SandboxUnavailable("the sandbox was stopped while a run was about to begin")
         return self._guest_of(await run_blocking(container.agent), start)
 
-    def _guest_of(self, agent: Agent, start: GuestStart) -> RemoteGuest:
+    def _guest_of(self, agent: Agent, start: GuestStart) -> AgentGuest:
         limits = self.policy.limits
         guest = agent.start_guest(
             start.stdin,

@@ -16,7 +16,7 @@ from actbox.core.mounts import INPUT, OUTPUT, FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session
-from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.guest_process import GuestProcess, file_with
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.nursery.attach import OWN
 from actbox.sandbox.nursery.passing import most_open_in_guest
@@ -202,7 +202,7 @@ class LinuxSandbox(LocalSandbox):
                 if start.session and self._at_input:
                     child.hold_input_folder(InputFolder(self._open()[0].forget_names))
                     request["hold_input"] = True
-                given = _file_with(start.stdin) if start.stdin else -1
+                given = file_with(start.stdin) if start.stdin else -1
             except BaseException:
                 for descriptor in mounts:
                     os.close(descriptor)
@@ -264,12 +264,3 @@ def _mount(mount: FileMount, size_mib: int) -> dict[str, Any]:
 def _points(mounts: list[dict[str, Any]]) -> Points:
     """Return the mount points that a root must have from the start."""
     return tuple(sorted((mount["path"], mount["is_folder"]) for mount in mounts if not mount["path"].startswith(OWN)))
-
-
-def _file_with(content: bytes) -> int:
-    """Return a descriptor from which a guest reads this content and then the end of the file."""
-    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor

@@ -1,0 +1,174 @@
+"""Guests whose channel and output are this process's own: the agent is lent their other ends, and carries nothing.
+
+A tool call then goes from the guest to the host and back, as in the `linux` engine, and not through two processes and a
+thread. Such ends are made ahead, in the connection's thread, which is in the sandbox's network namespace by then: a
+socket belongs to the one that it was made in, and whoever holds it can ask of what interfaces that has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from actbox.sandbox.ending import Ending, Stop
+from actbox.sandbox.guest import frames
+from actbox.sandbox.guest_process import file_with
+from actbox.sandbox.nursery import linux
+
+from .agent_guest import AgentGuest, ending_of, ending_with_agent, two_pipes
+from .connection import Connection
+
+READY: Final = 2
+"""So many guests wait for a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """What must be known to lend an agent descriptors: which is possible to root, at a socket, on one kernel."""
+
+    process: int
+    """The id that a process in the agent's network namespace has here."""
+    user: int
+    """The id that programs have here: the pipes of their output are theirs, so that they can open /dev/stdout."""
+
+
+class LentStock:
+    """Descriptors that the agent was lent ahead, each set with a guest that waits."""
+
+    def __init__(self, connection: Connection, lender: Lender) -> None:
+        """Raise `OSError` where the namespace cannot be opened."""
+        self._connection = connection
+        self._lender = lender
+        self._namespace = os.open(f"/proc/{lender.process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._waiting: deque[_LentEnds] = deque()
+        self._is_inside = False
+
+    def refill(self) -> None:
+        """See to it that guests wait; in any thread."""
+        if len(self._waiting) < READY:
+            self._connection.soon(self._lend)
+
+    def take(self) -> _LentEnds | None:
+        """Return one of them, if there is any."""
+        while self._waiting:
+            ends = self._waiting.popleft()
+            if ends.is_usable:
+                return ends
+            ends.close()
+        return None
+
+    def close(self) -> None:
+        """Let go of all, once the connection is over."""
+        while self._waiting:
+            self._waiting.popleft().close()
+        if self._namespace >= 0:
+            os.close(self._namespace)
+            self._namespace = -1
+
+    def _lend(self) -> None:
+        """Do as `refill`, in the connection's thread, which no other namespace is of any use to."""
+        if not self._is_inside:
+            linux.setns(self._namespace, linux.CLONE_NEWNET)
+            self._is_inside = True
+        with contextlib.suppress(OSError):  # too many are open: the agent carries for the next run, if it can
+            while len(self._waiting) < READY and not self._connection.is_over:
+                self._waiting.append(_LentEnds(self._connection, self._lender.user))
+
+
+class LentGuest(AgentGuest):
+    """A guest that talks to this process without anybody between."""
+
+    def __init__(
+        self, ends: _LentEnds, stdin: bytes, watch: Mapping[str, float], memory_ends: Callable[[], int]
+    ) -> None:
+        """Have it begin, in the event loop that is to hear of its end; see `RemoteGuest`. Raises `OSError`."""
+        super().__init__(memory_ends)
+        self._ends = ends
+        self.sock, self.stdout, self.stderr = ends.sock, ends.stdout, ends.stderr
+        self.stdin = file_with(stdin) if stdin else -1
+        ends.begin(watch, self.end_soon)
+
+    def interrupt(self) -> None:
+        self._ends.tell(frames.INTERRUPT)
+
+    def kill(self) -> None:
+        self._ends.tell(frames.KILL)
+
+
+class _LentEnds:
+    """Our ends of a guest that waits or runs, as the connection's thread knows them."""
+
+    def __init__(self, connection: Connection, user: int) -> None:
+        """Make them, and lend the agent the others. Raises `OSError`."""
+        self._connection = connection
+        self.sock, channel = socket.socketpair()
+        try:
+            self.stdout, stdout, self.stderr, stderr = two_pipes()
+        except BaseException:
+            self.sock.close()
+            channel.close()
+            raise
+        for descriptor in (stdout, stderr):
+            os.fchown(descriptor, user, user)
+        self._on_end: Callable[[Ending, Stop | None], None] | None = None
+        self._ending: tuple[Ending, Stop | None] | None = None
+        self._number = connection.add_now(self)
+        connection.send(frames.pack(frames.LEND, self._number), [channel.detach(), stdout, stderr])
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its guest waits still, as far as is known."""
+        return self._ending is None
+
+    def begin(self, watch: Mapping[str, float], on_end: Callable[[Ending, Stop | None], None]) -> None:
+        """Have the guest begin; in any thread. The descriptors are the caller's from now on."""
+        request = {"lent": True, "stdin": False, "watch": dict(watch)}
+
+        def begin() -> None:
+            self._on_end = on_end
+            if self._ending is not None:  # it has ended just before
+                on_end(*self._ending)
+            else:
+                self._connection.send(frames.pack_json(frames.OPEN, self._number, request))
+
+        self._connection.soon(begin, lambda: on_end(*ending_with_agent("the agent has ended", False)))
+
+    def tell(self, kind: int) -> None:
+        """Have the agent interrupt or end it; in any thread."""
+
+        def tell() -> None:
+            if self._ending is None:
+                self._connection.send(frames.pack(kind, self._number))
+
+        self._connection.soon(tell)
+
+    def close(self) -> None:
+        """Let go of the descriptors, where no run has taken them."""
+        self.sock.close()
+        os.close(self.stdout)
+        os.close(self.stderr)
+
+    # In the connection's thread
+
+    def hear(self, kind: int, part: int, payload: bytes) -> None:
+        if kind != frames.ENDED:
+            raise frames.FrameError("a frame that a guest with lent descriptors does not have")
+        self._connection.forget(self._number)
+        self._end(ending_of(payload), None)
+
+    def go_on(self) -> None:
+        """Nothing had to wait."""
+
+    def lost(self, why: str, broke_rules: bool) -> None:
+        """End with the agent."""
+        self._end(*ending_with_agent(why, broke_rules))
+
+    def _end(self, ending: Ending, stop: Stop | None) -> None:
+        self._ending = ending, stop
+        if self._on_end is not None:
+            self._on_end(ending, stop)
