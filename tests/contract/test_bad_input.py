@@ -74,15 +74,14 @@ async def test_processor_time_of_all_processes_together_is_limited(isolated_engi
 async def test_children_that_nobody_waits_for_are_counted_too(isolated_engine: str, open_box: OpenBox) -> None:
     box = await open_box(cpu_seconds=1)
     code = (
-        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nend = time.monotonic() + 15\n"
-        "while time.monotonic() < end:\n"
+        "import os, signal, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "while True:\n"
         "    if os.fork() == 0:\n"
-        "        stop = time.monotonic() + 0.1\n"
-        "        while time.monotonic() < stop: pass\n"
+        "        while time.process_time() < 0.3: pass\n"
         "        os._exit(0)\n"
-        "    time.sleep(0.1)"
+        "    time.sleep(0.3)"
     )
-    result = await box.run(code, timeout=20)
+    result = await box.run(code, timeout=50)
     assert kind_of(result) is ErrorKind.TIMEOUT
     assert result.error.limit == "cpu_seconds"
 

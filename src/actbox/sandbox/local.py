@@ -327,20 +327,19 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         self, request: _Request, queue: asyncio.Queue[Event | None] | None
     ) -> AsyncGenerator[Run | ExecutionResult]:
         """Begin a run, or say why it cannot begin; at the end of the block it is over."""
-        try:
-            output = await self._mark_output(request.workspace)
-        except OSError as error:  # such as too many open files in this process
-            yield failed_result(self.traits.engine, f"the run cannot begin: {error.strerror or error}")
-            return
         asked = time.perf_counter()
         loop = asyncio.get_running_loop()
+        output: Output | None = None
         try:
             async with slots().one():
-                try:
+                try:  # not before it is its turn: what is marked sooner may be marked in another order
+                    output = await self._mark_output(request.workspace)
                     guest = await self._take_guest(GuestStart(stdin=request.stdin, command=request.is_command))
-                except (SandboxUnavailable, OSError) as error:
+                except (SandboxUnavailable, SandboxStopped, OSError) as error:
                     if self._workspace is not request.workspace:  # it was stopped, which is why
                         yield self._cancelled()
+                    elif output is None:  # such as too many open files in this process
+                        yield failed_result(self.traits.engine, f"the run cannot begin: {_why(error)}")
                     else:
                         yield failed_result(self.traits.engine, str(error), "`actbox doctor` says what works here")
                     return
@@ -370,7 +369,8 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                 preparing.cancel()
         finally:
             loop.call_soon(self._prepare_next)
-            output.close()
+            if output is not None:
+                output.close()
 
     def _cancelled(self) -> ExecutionResult:
         error = ErrorInfo(kind=_STOPPED.kind, message=_STOPPED.message)
@@ -399,3 +399,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
 async def _close(output: Output) -> None:
     output.close()
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
