@@ -7,7 +7,11 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
+import sysconfig
+import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +55,37 @@ def somebodys_container(client: Client) -> Iterator[str]:
             client.run("rm", "--force", name)
 
 
+@contextlib.contextmanager
+def image_with_python(client: Client, folder: Path) -> Iterator[str]:
+    """Have an image with nothing but the host's interpreter in it: its standard library and the libraries it needs."""
+    name = f"localhost/somebodys-python:{secrets.token_hex(4)}"
+    file = folder / "root.tar"
+    library = sysconfig.get_path("stdlib")
+    left_out = {"test", "site-packages", "dist-packages", "idlelib", "tkinter", "__pycache__"}
+    modules = [
+        str(path)
+        for path in Path(library).rglob("*")
+        if not left_out & set(path.relative_to(library).parts) and not path.is_dir()
+    ]
+    python = os.path.realpath(sys.executable)
+    binaries = [python, *(path for path in modules if path.endswith(".so"))]
+    found = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
+    needed = {word for line in found.splitlines() for word in line.split() if word.startswith("/") and word[-1] != ":"}
+    with tarfile.open(file, "w", dereference=True) as tar:
+        for path in sorted({python, *modules, *needed}):
+            if os.path.isfile(path):
+                tar.add(path)
+        link = tarfile.TarInfo("usr/bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, python
+        tar.addfile(link)
+    try:
+        client.run("import", str(file), name, seconds=300)
+        yield name
+    finally:
+        with contextlib.suppress(ActboxError):
+            client.run("rmi", "--force", name)
+
+
 def names_of(client: Client, process: int | None = None) -> set[str]:
     """Return the containers that the engine has made for a process, this one unless told."""
     names = client.run("ps", "--all", "--filter", "label=io.actbox=sandbox", "--format", "{{.Names}}").split()
@@ -59,6 +94,4 @@ def names_of(client: Client, process: int | None = None) -> set[str]:
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
     """Run a program of the host's in a process of its own."""
-    import sys
-
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

@@ -82,6 +82,16 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next() -> None:
     assert not os.path.exists(folder)
 
 
+async def test_an_image_of_ours_that_was_removed_is_made_anew(tmp_path: Path) -> None:
+    client = needs()
+    policy = Policy(mounts=[FileMount(tmp_path, f"/{tmp_path.name}")])  # no other test has this image
+    for _ in range(2):
+        async with actbox.open_sandbox("container", policy=policy) as box:
+            assert (await box.run("1")).value == 1
+            image = container_of(box)._build.root.image
+        client.run("rmi", image)
+
+
 async def test_a_container_of_ones_own_is_used_and_left_as_it_was() -> None:
     client = needs()
     with somebodys_container(client) as name:

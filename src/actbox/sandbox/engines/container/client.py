@@ -46,8 +46,11 @@ class Client:
         """Return the command line of a subcommand."""
         return [self.path, *self.flags, *arguments]
 
-    def run(self, *arguments: str, seconds: float = _SECONDS, stdin: bytes = b"") -> str:
-        """Run a subcommand and return what it printed. Blocks. Raises `CommandFailed`."""
+    def run(self, *arguments: str, seconds: float = _SECONDS, stdin: bytes = b"", said_lines: int = 1) -> str:
+        """Run a subcommand and return what it printed. Blocks.
+
+        Raises `CommandFailed` with the last `said_lines` lines that it said on standard error.
+        """
         try:
             done = subprocess.run(
                 self.command(*arguments), input=stdin, capture_output=True, timeout=seconds, check=False, cwd="/"
@@ -57,7 +60,7 @@ class Client:
         except OSError as error:
             raise CommandFailed(f"{self.path} cannot be run: {error.strerror}") from error
         if done.returncode != 0:
-            raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {_last_words(done.stderr)}")
+            raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {_last_words(done.stderr, said_lines)}")
         return done.stdout.decode("utf-8", "replace")
 
     def json(self, *arguments: str, seconds: float = _SECONDS) -> Any:
@@ -104,6 +107,6 @@ def _has_unified_groups() -> bool:
     return os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 
 
-def _last_words(said: bytes) -> str:
+def _last_words(said: bytes, count: int) -> str:
     lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if "level=warning" not in line]
-    return (lines[-1] if lines else "it said nothing")[:_MOST_SAID]
+    return ("\n".join(lines[-count:]) or "it said nothing")[-_MOST_SAID:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,10 +23,11 @@ from actbox.sandbox.remote.workspace import RemoteWorkspace
 from actbox.sandbox.workspace import Workspace, open_folder
 
 from .brought import BroughtContainer
-from .client import find_client
+from .client import CommandFailed, find_client
 from .container import APART, OWN_PROCESSES, Build, Container
-from .image import host_root, named_root
+from .image import has_gone, host_root, named_root
 from .orphans import reap_once
+from .packages import PLACE, checked
 from .spares import Spares
 from .traits import brought_traits, managed_traits
 
@@ -45,6 +46,7 @@ class Options:
     runtime: str = ""
     container: str | None = None
     client: str = ""
+    packages: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("image", "container"):
@@ -57,6 +59,9 @@ class Options:
             raise InvalidValue(f"client must be 'podman' or 'docker', not {self.client!r}")
         if self.container is not None and (self.image is not None or self.runtime):
             raise InvalidValue("a container that is there already has its own image and runtime")
+        object.__setattr__(self, "packages", checked(self.packages))
+        if self.container is not None and self.packages:
+            raise InvalidValue("nothing is installed in a container that is there already; packages= is for others")
 
 
 class ContainerSandbox(LocalSandbox):
@@ -177,12 +182,24 @@ class ContainerSandbox(LocalSandbox):
     # What a container is made of
 
     def _make(self) -> Container:
+        build = self._build()
+        try:
+            return Container(build)
+        except CommandFailed:
+            if not has_gone(build.client, build.root.image):
+                raise
+            return Container(self._build())
+
+    def _build(self) -> Build:
         options, policy = self._options, self.policy
         client = find_client(options.runtime, options.client)
         reap_once(client)
         places = [_place_of(mount) for mount in policy.mounts]
         points = tuple((path, mount.host_path.is_dir()) for path, mount in zip(places, policy.mounts, strict=True))
-        root = named_root(client, options.image, points) if options.image else host_root(client, points)
+        if options.image:
+            root = named_root(client, options.image, points, tuple(options.packages))
+        else:
+            root = host_root(client, points, tuple(options.packages))
         inputs = f"{WORKSPACE}/input/"
         build = Build(
             client=client,
@@ -195,17 +212,19 @@ class ContainerSandbox(LocalSandbox):
             ),
             agent=dataclasses.replace(
                 self._agent_config(alone=True, keep_variables=root.keeps_variables),
+                paths=root.paths,
                 filter_program=b"" if options.runtime in APART or not client.is_local else _filter_program(),
             ),
         )
         self.traits = dataclasses.replace(self.traits, packages=root.packages)
-        return Container(build)
+        return build
 
     def _agent_config(self, *, alone: bool, keep_variables: bool = True) -> AgentConfig:
+        own = {"PYTHONPATH": PLACE} if self._options.packages else {}  # for interpreters that programs start
         return AgentConfig(
             workspace="/workspace" if alone else "",
             preload=self.policy.preload,
-            variables=_IMAGE_VARIABLES if keep_variables else GUEST_VARIABLES,
+            variables=(_IMAGE_VARIABLES if keep_variables else GUEST_VARIABLES) | own,
             keep_variables=keep_variables,
             alone=alone,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -16,7 +17,9 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.engines.linux.nursery import environment_folders
 from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outermost
 
+from .cache import cache_folder
 from .client import Client, CommandFailed
+from .packages import PLACE, folder_for_host, folder_for_image
 
 LABEL: Final = "io.actbox"
 _FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
@@ -39,10 +42,14 @@ class Root:
     keeps_variables: bool = False
     """Whether the image says of itself which environment variables programs have."""
     packages: str = ""
+    paths: tuple[str, ...] = ()
+    """Folders inside from which programs import, ahead of the interpreter's own."""
 
 
-def host_root(client: Client, points: tuple[tuple[str, bool], ...]) -> Root:
+def host_root(client: Client, points: tuple[tuple[str, bool], ...], packages: tuple[str, ...] = ()) -> Root:
     """Return a root that shows the host's interpreter and its packages, and `/usr`; the image is made if need be.
+
+    `packages` are requirements that it shows as well.
 
     `points` are further places where something will be mounted: (absolute path, whether it is a folder).
     """
@@ -59,14 +66,19 @@ def host_root(client: Client, points: tuple[tuple[str, bool], ...]) -> Root:
         if os.path.isfile(path) and os.path.realpath(path) == path
     ]
     mounts = [(path, path) for path in (*shown, *etc)] + [(empty, path) for path in hidden]
-    made = _tar([*((path, os.path.isdir(path)) for path in (*shown, *etc)), *points], _system_links())
-    return Root(_image_of(client, made), sys.executable, tuple(mounts), packages="those of the host's environment")
+    own = [(PLACE, True)] if packages else []
+    made = _tar([*((path, os.path.isdir(path)) for path in (*shown, *etc)), *points, *own], _system_links())
+    root = Root(_image_of(client, made), sys.executable, tuple(mounts), packages="those of the host's environment")
+    return _with_packages(root, packages, folder_for_host(packages)) if packages else root
 
 
-def named_root(client: Client, image: str, points: tuple[tuple[str, bool], ...]) -> Root:
+def named_root(
+    client: Client, image: str, points: tuple[tuple[str, bool], ...], packages: tuple[str, ...] = ()
+) -> Root:
     """Return a root that is an image which is there already, with the places that every sandbox has put on top of it.
 
-    Raises `SandboxUnavailable` where there is no such image or no Python in it.
+    `packages` are requirements that it shows as well. Raises `SandboxUnavailable` where there is no such image, or no
+    Python in it.
     """
     try:
         found = client.json("image", "inspect", image)[0]
@@ -76,7 +88,7 @@ def named_root(client: Client, image: str, points: tuple[tuple[str, bool], ...])
         ) from None
     number = str(found["Id"]).removeprefix("sha256:")
     python = _python_in(client, image, number)
-    layer = _tar(list(points), {})
+    layer = _tar([*points, *([(PLACE, True)] if packages else [])], {})
     name = f"localhost/actbox-on:{number[:12]}-{hashlib.sha256(layer).hexdigest()[:12]}"
     if not _exists(client, name):
         with tempfile.TemporaryDirectory(prefix="actbox-") as folder:
@@ -84,7 +96,19 @@ def named_root(client: Client, image: str, points: tuple[tuple[str, bool], ...])
             Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\nLABEL {LABEL}=layer\n")
             options = ["--network", "none", "--pull=never"] if client.is_podman else ["--network", "none"]
             client.run("build", *options, "--tag", name, folder, seconds=300)
-    return Root(name, python, keeps_variables=True, packages=f"those of the image {image}")
+    root = Root(name, python, keeps_variables=True, packages=f"those of the image {image}")
+    if not packages:
+        return root
+    return _with_packages(root, packages, folder_for_image(client, image, number, python, packages))
+
+
+def _with_packages(root: Root, packages: tuple[str, ...], folder: Path) -> Root:
+    return dataclasses.replace(
+        root,
+        mounts=(*root.mounts, (str(folder), PLACE)),
+        packages=f"{root.packages}, and {', '.join(packages)}",
+        paths=(PLACE,),
+    )
 
 
 def _python_in(client: Client, image: str, number: str) -> str:
@@ -119,11 +143,24 @@ def _image_of(client: Client, content: bytes) -> str:
     return name
 
 
+def has_gone(client: Client, image: str) -> bool:
+    """Look whether an image that was there has been removed."""
+    _known.discard((client.path, image))
+    return not _exists(client, image)
+
+
+_known: set[tuple[str, str]] = set()
+"""Images that this process has seen, each by the command that has it: to ask takes as long as to make a container."""
+
+
 def _exists(client: Client, image: str) -> bool:
+    if (client.path, image) in _known:
+        return True
     try:
         client.run("image", "inspect", "--format", "{{.Id}}", image)
     except CommandFailed:
         return False
+    _known.add((client.path, image))
     return True
 
 
@@ -161,14 +198,6 @@ def _tar(points: list[tuple[str, bool]], links: dict[str, str]) -> bytes:
                 info.size = len(content)
                 tar.addfile(info, io.BytesIO(content))
     return file.getvalue()
-
-
-def cache_folder() -> Path:
-    """Return the folder in which this user's sandboxes keep what they need again."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(base, "actbox")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 def _empty_file() -> str:
