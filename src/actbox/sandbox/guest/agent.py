@@ -231,8 +231,6 @@ class Agent:
             self._clear_shared()
             for other in list(self._runs.values()):
                 other.release()
-        if run.was_orphaned:
-            self._ask_zygote(zygote.SWEEP, [])
 
     def wake(self) -> None:
         """Have the loop look at what threads have to send; from any thread."""

@@ -31,8 +31,6 @@ class KeeperLine:
         self._words = b""
         self._is_up = False
         self.ended: Optional[Dict[str, Any]] = None
-        self.was_killed = False
-        """Whether it has ended without a word, so that what it kept may be there still."""
         os.set_blocking(control.fileno(), False)
         agent.watch(control.fileno(), select.POLLIN, lambda events: self._hear())
 
@@ -64,6 +62,5 @@ class KeeperLine:
         self._agent.watch(self._control.fileno(), 0, lambda events: None)
         self._control.close()
         if self.ended is None:
-            self.was_killed = self._is_up
             self.ended = _KILLED if self._is_up else _NOT_MADE
         self._on_end()

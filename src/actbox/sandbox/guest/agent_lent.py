@@ -38,7 +38,6 @@ class LentRun:
         """Whether it is the host's for a program."""
         self.killed = False
         self.held = False
-        self.was_orphaned = False
         self.keeper = KeeperLine(agent, control, self._end)
 
     def begin(self, request: Dict[str, Any], held: bool) -> None:
@@ -83,6 +82,5 @@ class LentRun:
     def _end(self) -> None:
         assert self.keeper.ended is not None
         self._close_go()
-        self.was_orphaned = self.keeper.was_killed and self.is_open
         self._agent.send(frames.pack_json(frames.ENDED, self.stream, self.keeper.ended))
         self._agent.over(self)

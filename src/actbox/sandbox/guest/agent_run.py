@@ -41,7 +41,6 @@ class Run:
     def __init__(self, agent: Agent, control: socket.socket, channel: socket.socket, outputs: Dict[int, int]) -> None:
         self._agent = agent
         self.stream = 0
-        self.was_orphaned = False
         self._channel = channel
         self._outputs = outputs
         self._room = {CHANNEL: frames.WINDOW, STDOUT: frames.WINDOW, STDERR: frames.WINDOW}
@@ -272,7 +271,6 @@ class Run:
     # Its end
 
     def _on_keeper_end(self) -> None:
-        self.was_orphaned = self.keeper.was_killed and self.stream != 0
         if self.stream == 0:  # it was still waiting for a program
             self._close()
         else:

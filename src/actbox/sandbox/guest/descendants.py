@@ -34,6 +34,13 @@ def below(process: int) -> Set[int]:
     return found
 
 
+def children(process: int) -> Sequence[int]:
+    """Return the children of a process. Empty where the system does not show them."""
+    if not HAS_PROC:
+        return ()
+    return _children(process) if _HAS_CHILDREN else _children_of_all()(process)
+
+
 def end_below(process: int) -> None:
     """Kill every process below one: all are stopped first, so that none makes another meanwhile."""
     stopped: Set[int] = set()

@@ -5,9 +5,11 @@ For each request over its socket, with the descriptors of a run, it forks a keep
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 
@@ -19,8 +21,8 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Dict, List, NoReturn, Sequence, Set
 
-# What is asked: a run with four descriptors, or five, or an end of all that keepers which were killed have left.
-MAKE, SWEEP = b"m", b"s"
+# What is asked: a run, with four descriptors or five.
+MAKE = b"m"
 _MOST_DESCRIPTORS = 5
 
 
@@ -42,24 +44,32 @@ def serve(sock: socket.socket, preload: Sequence[str], variables: Dict[str, str]
     gc.collect()
     gc.freeze()
     sock.sendall("\n".join([*warnings, "", ""]).encode("utf-8", "replace"))
+    woken, wake = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     keepers: Set[int] = set()
     while True:
+        ready, _, _ = select.select([sock.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            keepers -= _reap()
+            _end_others(keepers)
+            continue
         data, descriptors, _, _ = socket.recv_fds(sock, 1, _MOST_DESCRIPTORS)
-        keepers -= _reap()
         if not data:
             descendants.end_below(os.getpid())
             os._exit(0)
-        if data == SWEEP:
-            for orphan in descendants.below(os.getpid()):
-                if not any(orphan == keeper or orphan in descendants.below(keeper) for keeper in keepers):
-                    os.kill(orphan, signal.SIGKILL)
-            continue
         try:
             keeper = os.fork()
         except OSError:  # no more processes: the agent sees that nobody holds the other ends
             keeper = -1
         if keeper == 0:
             sock.close()
+            signal.set_wakeup_fd(-1)
+            os.close(woken)
+            os.close(wake)
             control, channel, stdout, stderr, *go = descriptors
             keep(control, channel, stdout, stderr, go[0] if go else -1, filter_program)
         if keeper > 0:
@@ -77,6 +87,15 @@ def _import_all(names: Sequence[str]) -> List[str]:
         except BaseException as error:  # one that calls sys.exit() too
             warnings.append(" ".join(("preloading %s failed: %s: %s" % (name, type(error).__name__, error)).split()))
     return warnings
+
+
+def _end_others(keepers: Set[int]) -> None:
+    """End what keepers that were killed have left: it is this process's child by now."""
+    for orphan in descendants.children(os.getpid()):
+        if orphan not in keepers:
+            descendants.end_below(orphan)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
 
 
 def _reap() -> Set[int]:
