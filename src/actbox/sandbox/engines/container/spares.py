@@ -21,6 +21,7 @@ class Spares:
     def __init__(self, make: Callable[[], Container]) -> None:
         self._make = make
         self._lock = threading.Lock()
+        self._clearing = threading.Lock()
         self._spare: list[Container] = []
         self._timer: threading.Timer | None = None
 
@@ -51,11 +52,12 @@ class Spares:
         self._timer.start()
 
     def clear(self) -> None:
-        """Remove all."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            spare, self._spare = self._spare, []
-        for container in spare:
-            container.remove()
+        """Remove all; those too that another thread is removing are gone then."""
+        with self._clearing:
+            with self._lock:
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+                spare, self._spare = self._spare, []
+            for container in spare:
+                container.remove()
