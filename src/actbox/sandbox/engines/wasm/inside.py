@@ -1,20 +1,21 @@
 """A worker process: it has WebAssembly instances run, one after the other, and is no more than their keeper.
 
 It imports nothing of the package, and whoever started it may end it at any time, which is how a program is ended that
-does not end by itself. Orders come on standard input, a line of JSON each; what it has to say goes to a pipe of its
-own, in frames of a kind (one byte), a length (four bytes, big-endian) and so much content. Standard output and error
-are the instance's. Where what one program printed ends, the worker writes a mark there that no program knows.
+does not end by itself. Orders come on standard input, a line of JSON each; what it has to say goes to standard output,
+in frames of a kind (one byte), a length (four bytes, big-endian) and so much content. An instance prints to the
+descriptors 1 and 2 of the process, so these are pipes to a thread here, which makes frames of what comes.
 
 Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
-that has not begun. Frames: `m`, a part of what the instance sends; `w`, it waits for its first order; `r`, it has done
-an order and waits for the next; `e`, it has ended; `t`, how much processor time it has used.
+that has not begun. Frames: `m`, a part of what the instance sends; `1` and `2`, a part of what it printed to that
+descriptor; `w`, it waits for its first order; `r`, it has done an order and waits for the next; `e`, it has ended; `t`,
+how much processor time it has used. What a program sent and printed comes before the `r` or `e` that ends it.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import secrets
 import shutil
 import struct
 import sys
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path += sys.argv[2:]
+    sys.path += sys.argv[1:]
 
 import eryx
 
@@ -62,15 +63,53 @@ _TICK_SECONDS = 0.02
 # What the library may open for itself meanwhile.
 _OWN_FILES = 16
 _MOST_WORDS = 2_000
+_READ_BYTES = 256 * 1024
+
+_Say = Callable[[bytes, bytes], None]
+
+
+class _Printed:
+    """Takes the place of a descriptor, and makes frames of what is printed there."""
+
+    def __init__(self, descriptor: int, say: _Say) -> None:
+        self._descriptor = descriptor
+        self._say = say
+        # Stands where what one program printed ends; no program knows it.
+        self._mark = secrets.token_bytes(16)
+        self._marks = threading.Semaphore(0)
+        reading, writing = os.pipe()
+        os.dup2(writing, descriptor)
+        os.close(writing)
+        threading.Thread(target=self._relay, args=(reading,), name="printed", daemon=True).start()
+
+    def flush(self) -> None:
+        """Return when all that was printed before is said."""
+        _write(self._descriptor, self._mark)
+        self._marks.acquire()
+
+    def _relay(self, reading: int) -> None:
+        kind, mark = b"%d" % self._descriptor, self._mark
+        held = b""
+        while data := os.read(reading, _READ_BYTES):
+            held += data
+            while (at := held.find(mark)) >= 0:
+                if at:
+                    self._say(kind, held[:at])
+                held = held[at + len(mark) :]
+                self._marks.release()
+            kept = next((n for n in range(len(mark) - 1, 0, -1) if held.endswith(mark[:n])), 0)
+            if len(held) > kept:
+                self._say(kind, held[: len(held) - kept])
+                held = held[len(held) - kept :]
 
 
 class _Instance:
     """One instance, which is used for one program or one session."""
 
-    def __init__(self, order: dict[str, Any], say: Callable[[bytes, bytes], None], mark: bytes) -> None:
+    def __init__(self, order: dict[str, Any], say: _Say, printed: list[_Printed]) -> None:
         self._order = order
         self._say = say
-        self._mark = mark
+        self._printed = printed
         self._go = threading.Event()
         self._dropped = False
         self._begun = False
@@ -154,15 +193,15 @@ class _Instance:
     def _stand_still(self) -> None:
         self._cpu_before = self.cpu_seconds()
         self._running_since = None
-        for descriptor in (1, 2):
-            _write(descriptor, self._mark)
+        for printed in self._printed:
+            printed.flush()
 
 
 class _Worker:
-    def __init__(self, descriptor: int, mark: bytes) -> None:
-        self._descriptor = descriptor
-        self._mark = mark
+    def __init__(self) -> None:
+        self._out = os.dup(1)
         self._saying = threading.Lock()
+        self._printed = [_Printed(descriptor, self._say) for descriptor in (1, 2)]
         self._instance: _Instance | None = None
         self._open_files = 0
         self._running = threading.Event()
@@ -176,7 +215,7 @@ class _Worker:
             _limit("RLIMIT_NOFILE", None)
             _limit("RLIMIT_FSIZE", order["file_bytes"])
             self._open_files = order["open_files"]
-            self._instance = _Instance(order, self._say, self._mark)
+            self._instance = _Instance(order, self._say, self._printed)
         elif self._instance is not None and order["op"] == "go":
             _limit("RLIMIT_NOFILE", _count_open_files() + self._open_files + _OWN_FILES)
             self._running.set()
@@ -196,7 +235,7 @@ class _Worker:
         if kind in (b"r", b"e"):
             self._running.clear()
         with self._saying:
-            _write(self._descriptor, _HEADER.pack(kind, len(content)) + content)
+            _write(self._out, _HEADER.pack(kind, len(content)) + content)
 
     def _tick(self) -> None:
         """Say now and then, while a program runs, how much processor time it has used."""
@@ -232,10 +271,10 @@ def _write(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def main(descriptor: int) -> None:
+def main() -> None:
     """Obey until standard input ends, which it does when the host has ended without a word."""
+    worker = _Worker()
     with open(0, "rb", closefd=False) as orders:
-        worker = _Worker(descriptor, bytes.fromhex(orders.readline().decode()))
         for line in orders:
             worker.obey(json.loads(line))
     shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the host's, of which there is nobody else to remove it
@@ -243,7 +282,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    if os.name == "nt":
-        main(importlib.import_module("msvcrt").open_osfhandle(int(sys.argv[1]), os.O_WRONLY))
-    else:
-        main(int(sys.argv[1]))
+    main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import signal
 import struct
@@ -16,7 +15,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -27,7 +25,9 @@ _INSIDE: Final = Path(__file__).with_name("inside.py")
 _HEADER: Final = struct.Struct("!cI")
 _READ_BYTES: Final = 256 * 1024
 _MIB: Final = 2**20
-_PARTS: Final = 3  # of an end: the frame that says it, and the marks in both outputs
+_OUTPUTS: Final[Mapping[bytes, Literal["stdout", "stderr"]]] = {b"1": "stdout", b"2": "stderr"}
+# What Windows cannot start a process without.
+_KEPT_VARIABLES: Final = ("SYSTEMROOT",)
 
 ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed: pip install 'actbox[wasm]'"
 
@@ -73,7 +73,6 @@ class Worker:
     def __init__(self, folder: str) -> None:
         """Start it, with `folder` for what it writes to disk, in which `guest` is. Raises `SandboxUnavailable`."""
         self._folder = folder
-        self._mark = secrets.token_bytes(16)
         self._box = ""
         self._inbox = -1
         self.key: tuple[object, ...] | None = None
@@ -84,31 +83,24 @@ class Worker:
         self.preparing = threading.Lock()
         """Whoever has it makes an instance here."""
         self._listener: Listener | None = None
-        self._parts = 0
-        self._told: Mapping[str, Any] = {}
-        self._is_over = False
         self._compiled: bytearray | None = None
         self._heard = threading.Event()
         self._lock = threading.Lock()
         spec = find_spec("eryx")
         if spec is None or spec.origin is None:
             raise SandboxUnavailable(ENGINE_MISSING)
-        reading, writing = os.pipe()
+        variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        variables |= {"TMPDIR": folder, "TEMP": folder, "TMP": folder, "ERYX_WARM_INSTANCES": "1"}
+        command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE), str(Path(spec.origin).parents[1])]
+        pipe = subprocess.PIPE
         try:
-            self._process = _start([str(Path(spec.origin).parents[1])], writing, folder)
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=variables, cwd=folder
+            )
         except OSError as error:
-            os.close(reading)
             raise SandboxUnavailable(f"no worker process can be started: {error.strerror}") from error
-        finally:
-            os.close(writing)
-        self._threads = [
-            threading.Thread(target=self._hear, args=(reading,), name="wasm-messages", daemon=True),
-            threading.Thread(target=self._listen, args=("stdout", self._process.stdout), daemon=True),
-            threading.Thread(target=self._listen, args=("stderr", self._process.stderr), daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
-        self._write(self._mark.hex().encode() + b"\n")
+        self._thread = threading.Thread(target=self._hear, name="wasm-worker", daemon=True)
+        self._thread.start()
 
     @property
     def alive(self) -> bool:
@@ -181,7 +173,6 @@ class Worker:
         """Let the instance do what the frame `order` says; `listener` hears all until it has ended."""
         with self._lock:
             self.key = self._design = None
-            self._parts = 0
             self._listener = listener
         self.post(order)
         self._order({"op": "go"})
@@ -215,9 +206,8 @@ class Worker:
         """End the process; when this returns nothing of it runs. Blocks for some milliseconds."""
         self._process.kill()
         self._process.wait()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
         with contextlib.suppress(OSError):  # what it had not read yet
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -235,18 +225,18 @@ class Worker:
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
-    def _hear(self, descriptor: int) -> None:
+    def _hear(self) -> None:
         """Take in frames until the worker has gone."""
+        assert self._process.stdout is not None
         try:
-            with open(descriptor, "rb", buffering=_READ_BYTES) as frames:
+            with self._process.stdout as frames:
                 while self._hear_one(frames):
                     pass
         finally:
             self._process.kill()  # one that speaks nonsense; any other has gone already
             exit_code = self._process.wait()
             self._heard.set()
-            with self._lock:
-                listener, self._listener = self._listener, None
+            listener = self._listener_at_the_end()
             if listener is not None:
                 listener.on_lost(exit_code)
 
@@ -261,12 +251,17 @@ class Worker:
             left -= len(part)
             if kind == b"m":
                 self._on_message(part)
+            elif kind in _OUTPUTS:
+                self._on_output(_OUTPUTS[kind], part)
             else:
                 content += part
         if left:
             return False
-        if kind in (b"e", b"r"):
-            self._arrived(json.loads(content), is_over=kind == b"e")
+        if self._compiled is not None and kind == b"e":
+            self._heard.set()
+        elif kind in (b"e", b"r"):
+            if (listener := self._listener_at_the_end()) is not None:
+                listener.on_end(json.loads(content), kind == b"e")
         elif kind == b"w":
             self._waiting += 1
         elif kind == b"t" and (listener := self._listener) is not None:
@@ -279,54 +274,14 @@ class Worker:
         elif (listener := self._listener) is not None:
             listener.on_message(part)
 
-    def _listen(self, name: Literal["stdout", "stderr"], pipe: Any) -> None:
-        """Take in what is printed, up to each mark."""
-        held = b""
-        with pipe:
-            while data := pipe.read1(_READ_BYTES):
-                held += data
-                while (at := held.find(self._mark)) >= 0:
-                    self._printed(name, held[:at])
-                    held = held[at + len(self._mark) :]
-                    self._arrived(None)
-                kept = next((n for n in range(len(self._mark) - 1, 0, -1) if held.endswith(self._mark[:n])), 0)
-                self._printed(name, held[: len(held) - kept])
-                held = held[len(held) - kept :]
+    def _on_output(self, name: Literal["stdout", "stderr"], part: bytes) -> None:
+        if (listener := self._listener) is not None:
+            listener.on_output(name, part)
 
-    def _printed(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
-        if data and (listener := self._listener) is not None:
-            listener.on_output(name, data)
-
-    def _arrived(self, told: Mapping[str, Any] | None, *, is_over: bool = False) -> None:
-        """Note one of the three things by which an end is known; at the third, say so."""
-        if self._compiled is not None:
-            self._heard.set()
-            return
+    def _listener_at_the_end(self) -> Listener | None:
         with self._lock:
-            if self._listener is None:
-                return
-            self._parts += 1
-            if told is not None:
-                self._told, self._is_over = told, is_over
-            if self._parts < _PARTS:
-                return
             listener, self._listener = self._listener, None
-        listener.on_end(self._told, self._is_over)
-
-
-def _start(paths: list[str], writing: int, folder: str) -> subprocess.Popen[bytes]:
-    """Start a worker that says what it has to say at the end of a pipe. Raises `OSError`."""
-    variables = {"TMPDIR": folder, "TEMP": folder, "TMP": folder, "ERYX_WARM_INSTANCES": "1"}
-    command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE)]
-    options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    if os.name != "nt":
-        options["pass_fds"] = (writing,)
-        return subprocess.Popen([*command, str(writing), *paths], env=variables, cwd=folder, **options)
-    handle = import_module("msvcrt").get_osfhandle(writing)
-    vars(os)["set_handle_inheritable"](handle, True)
-    options["startupinfo"] = vars(subprocess)["STARTUPINFO"](lpAttributeList={"handle_list": [handle]})
-    variables["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
-    return subprocess.Popen([*command, str(handle), *paths], env=variables, cwd=folder, **options)
+        return listener
 
 
 class _Last:
