@@ -17,7 +17,7 @@ from actbox.core.events import Completed
 from actbox.core.policy import Policy
 from actbox.core.result import EXIT_NOT_RUN, ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
-from actbox.sandbox.workspace import NO_FOLDER
+from actbox.sandbox.paths import NO_FOLDER
 from actbox.tools import ApprovalDecision, ApprovalRequest, Toolset
 from actbox.tools.threads import ThreadPool
 

@@ -17,8 +17,9 @@ from actbox.core.changes import ChangeKind, FileChange
 from actbox.core.counted import counted
 from actbox.core.limits import Limits
 
-from .artifacts import FOLDER, MAX_DEPTH, MAX_ENTRIES
+from .artifacts import FOLDER
 from .blocking import run_blocking
+from .choosing import MAX_DEPTH, MAX_ENTRIES
 from .left_out import LeftOut, printable, shown
 from .regular_file import read_regular
 

@@ -14,21 +14,19 @@ import stat as stat_modes
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.limits import Limits
 
 from .artifacts import OutputFolder, is_empty
 from .contract import FileInfo
+from .paths import NO_FOLDER, names_below, told
 from .regular_file import read_regular
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Each folder on the way is open while what is below it is listed.
 MAX_DEPTH = 64
 _FOLDERS = (".", "input", "output")
-NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""What opening or listing a folder fails with where there is none, or a file or a link in its place."""
 # The kernel's clock for files goes on by ticks, of which there are at least 100 in a second.
 _COARSE_NS = 20_000_000
 
@@ -258,39 +256,6 @@ class Workspace:
 def open_folder(path: str) -> int:
     """Return a descriptor of a folder for a workspace to take over."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def names_below(root: str, path: str) -> tuple[str, ...]:
-    """Return the names that lead from the workspace, which programs know as `root`, to what a path means.
-
-    Raises `InvalidValue` for what is no path in a workspace.
-    """
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise InvalidValue(f"a path in the workspace must be non-empty text without NUL, not {path!r}")
-    pure = PurePosixPath(path)
-    if pure.is_absolute():
-        for place, prefix in ((root, ()), ("/workspace", ()), ("/input", ("input",)), ("/output", ("output",))):
-            if pure.is_relative_to(place):
-                pure = PurePosixPath(*prefix, *pure.relative_to(place).parts)
-                break
-        else:
-            raise InvalidValue(f"{path!r} is outside the workspace; paths lie below {root}, /input or /output")
-    if ".." in pure.parts:
-        raise InvalidValue(f"{path!r} must not contain '..'")
-    return pure.parts
-
-
-@contextlib.contextmanager
-def told(path: str) -> Iterator[None]:
-    """Turn the operating system's error into one that names the path inside the sandbox, and only that."""
-    try:
-        yield
-    except FileError:
-        raise
-    except OSError as error:
-        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and error.strerror == os.strerror(error.errno)
-        why = "a link or a file on the way, which is not followed" if is_link else error.strerror or str(error)
-        raise FileError(error.errno, f"{path}: {why}") from None
 
 
 def _remove_tree(folder: int, name: str) -> None:

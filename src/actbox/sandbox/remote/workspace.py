@@ -17,11 +17,12 @@ from typing import Any, Literal, cast, get_args
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
-from actbox.sandbox.artifacts import MADE_ANEW, Candidate, choose
 from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.choosing import MADE_ANEW, Candidate, choose
 from actbox.sandbox.contract import FileInfo
 from actbox.sandbox.left_out import LeftOut, shown
-from actbox.sandbox.workspace import NO_FOLDER, Workspace, names_below, told
+from actbox.sandbox.paths import NO_FOLDER, names_below, told
+from actbox.sandbox.workspace import Workspace
 
 from .connection import Connection
 from .files import ask, begin, lines_of

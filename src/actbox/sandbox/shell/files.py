@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from actbox.core.errors import FileError, InvalidValue
 from actbox.sandbox.contract import FileInfo, Files
+from actbox.sandbox.paths import names_below
 from actbox.sandbox.whole import whole
-from actbox.sandbox.workspace import names_below
 
 from .answers import ShellError
 
