@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import actbox
@@ -72,6 +74,46 @@ async def test_the_host_keeps_to_the_workspace_too() -> None:
         with pytest.raises(FileError, match="1 MiB"):
             await box.write_file("large", bytes(2**20 + 1))
         await box.write_file("small", b"1")
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["print('BEYOND')", "tell('BEYOND')", "while True: pass", "raise SystemExit('BEYOND')", "'BEYOND'"],
+)
+async def test_nothing_beyond_the_workspace_is_heard_of_or_kept(end: str) -> None:
+    told = []
+
+    def tell(what: str) -> None:
+        told.append(what)
+
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(workspace_mib=4))) as box:
+        await box.write_file("input/given", bytes(2**20))
+        await box.run("open('first', 'wb').write(bytes(2**20))")
+        result = await box.run(
+            f"for n in range(20): open(f'/output/{{n}}', 'wb').write(bytes(2**20))\n{end}", tools=[tell]
+        )
+        assert result.error is not None
+        assert (result.error.limit, told) == ("workspace_mib", [])
+        assert "BEYOND" not in str(result)
+        left = [file for file in await box.list_files(recursive=True) if file.kind == "file"]
+        assert sum(file.size for file in left) <= 4 * 2**20
+        assert {"first", "input/given"} <= {file.path for file in left}
+        assert len(result.artifacts) <= 2
+        assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_program_ended_for_another_reason_leaves_no_more_than_it_may_either() -> None:
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(workspace_mib=2))) as box:
+
+        async def hurry() -> None:
+            running.cancel()
+
+        running = asyncio.ensure_future(
+            box.run("for n in range(8): open(str(n), 'wb').write(bytes(2**20))\nhurry()", tools=[hurry])
+        )
+        await asyncio.wait([running])
+        left = [file.size for file in await box.list_files() if file.kind == "file"]
+        assert sum(left) <= 2 * 2**20
 
 
 async def test_a_file_with_holes_takes_what_is_in_it() -> None:

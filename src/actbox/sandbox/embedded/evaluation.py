@@ -11,7 +11,7 @@ from actbox.core.changes import FileChange
 from actbox.core.errors import ErrorInfo, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.program import Program
-from actbox.sandbox.workspace import Workspace
+from actbox.sandbox.storage import Storage
 from actbox.tools import Toolset
 
 from .calls import HostCalls
@@ -33,7 +33,7 @@ class Evaluation:
     """Frozen; what the program may call, by `calls`."""
     calls: HostCalls
     say: Say
-    workspace: Workspace
+    workspace: Storage
     folder: str
     """Where the workspace lies on the host, with `input` and `output` in it."""
     input_folder: str

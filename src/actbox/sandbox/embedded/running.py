@@ -21,8 +21,8 @@ from actbox.sandbox.clock import WallClock
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.slots import slots
 from actbox.sandbox.stops import call_failed, out_of_budget, out_of_time, too_much_output
+from actbox.sandbox.storage import Storage
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
-from actbox.sandbox.workspace import Workspace
 from actbox.tools import Toolset
 
 from .calls import HostCalls
@@ -43,7 +43,7 @@ class Asked:
     toolset: Toolset
     seconds: float
     limits: Limits
-    workspace: Workspace
+    workspace: Storage
     evaluate: Callable[[HostCalls, Say], Coroutine[Any, Any, Outcome]]
     ready: Callable[[], contextlib.AbstractAsyncContextManager[object]] = contextlib.nullcontext
     """What the run has to have, such as an interpreter in its turn, before its clock starts."""

@@ -25,8 +25,8 @@ from actbox.sandbox.languages import in_language
 from actbox.sandbox.requests import check_names, seconds_of
 from actbox.sandbox.siblings import AloneInSiblings, Siblings
 from actbox.sandbox.slots import Slots
+from actbox.sandbox.storage import Storage
 from actbox.sandbox.whole import whole
-from actbox.sandbox.workspace import Workspace
 from actbox.tools import Toolset
 
 from .calls import HostCalls
@@ -36,32 +36,36 @@ from .session import EmbeddedSession
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 
+OpenStorage = Callable[[str, str], Storage]
+"""From where a workspace and its `input` lie on the host to its files. May raise `OSError`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A workspace, and where it lies on the host."""
 
-    workspace: Workspace
+    workspace: Storage
     folder: str
     input_folder: str
     """Where `input` lies: in the workspace's folder, or beside it, where no program has a way to it but the one that
     the engine makes. In the workspace's folder there is then an empty one in its place."""
 
     @classmethod
-    def make(cls, *, input_apart: bool = False) -> Place:
-        """Make one with nothing in it. Raises `OSError`."""
+    def make(cls, opened: OpenStorage, *, input_apart: bool = False) -> Place:
+        """Make one with nothing in it, whose files `opened` reaches. Raises `OSError`."""
         folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
         inside = f"{folder}/workspace" if input_apart else folder
         for path in dict.fromkeys((inside, f"{folder}/input", f"{inside}/input", f"{inside}/output")):
             if path != folder:
                 os.mkdir(path)
-        return cls._opened(inside, f"{folder}/input")
+        return cls(opened(inside, f"{folder}/input"), inside, f"{folder}/input")
 
-    def copy(self) -> Place:
+    def copy(self, opened: OpenStorage) -> Place:
         """Make one with the same in it; links stay what they are. Raises `OSError`."""
         folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
         shutil.copytree(self._top, folder, symlinks=True, dirs_exist_ok=True)
-        return self._opened(f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input")
+        inside, given = f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input"
+        return Place(opened(inside, given), inside, given)
 
     def remove(self) -> None:
         """Remove it, and all that is in it."""
@@ -72,11 +76,13 @@ class Place:
     def _top(self) -> str:
         return os.path.dirname(self.input_folder)
 
-    @classmethod
-    def _opened(cls, folder: str, input_folder: str) -> Place:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        apart = None if os.path.dirname(input_folder) == folder else os.open(input_folder, flags)
-        return cls(Workspace(os.open(folder, flags), "/workspace", input_descriptor=apart), folder, input_folder)
+
+def by_descriptor(folder: str, input_folder: str) -> Storage:
+    """Return the files of a workspace as this process reaches them on a POSIX system. Raises `OSError`."""
+    from actbox.sandbox.workspace import Workspace, open_folder  # which not every system can import
+
+    apart = None if os.path.dirname(input_folder) == folder else open_folder(input_folder)
+    return Workspace(open_folder(folder), "/workspace", input_descriptor=apart)
 
 
 class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
@@ -131,6 +137,10 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
         """Return another sandbox like this one."""
         return type(self)(self.policy)
 
+    def _storage(self, folder: str, input_folder: str) -> Storage:
+        """Return the files of a workspace that lies there on the host. Blocks. Raises `OSError`."""
+        return by_descriptor(folder, input_folder)
+
     # The contract
 
     async def start(self) -> None:
@@ -181,7 +191,13 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
                 raise SandboxStopped("the session has ended with its sandbox, which was stopped; open a new one")
 
         session = EmbeddedSession(
-            self._open_state, self._begun_in, place, self._sessions, check_open=check_open, forkable=forkable
+            self._open_state,
+            self._begun_in,
+            place,
+            self._sessions,
+            storage=self._storage,
+            check_open=check_open,
+            forkable=forkable,
         )
         self._sessions.add(session)
         return session
@@ -278,7 +294,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
     async def _opened(self) -> Place:
         await self._open()
         try:
-            return await run_blocking(Place.make, input_apart=self._input_apart)
+            return await run_blocking(Place.make, self._storage, input_apart=self._input_apart)
         except OSError as error:  # such as too many open files in this process
             await self._close()
             raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
@@ -294,7 +310,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
         return self._place
 
-    def _running(self) -> Workspace:
+    def _running(self) -> Storage:
         return self._there().workspace
 
     def _refuse_commands(self) -> NoReturn:

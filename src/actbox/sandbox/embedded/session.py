@@ -15,14 +15,14 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session, Tools
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.files import WorkspaceFiles
+from actbox.sandbox.storage import Storage
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED
-from actbox.sandbox.workspace import Workspace
 
 from .evaluation import Evaluation, Outcome, State
 from .running import EmbeddedRun
 
 if TYPE_CHECKING:
-    from .sandbox import Place
+    from .sandbox import OpenStorage, Place
 
 _CLOSED = Stop(ErrorKind.CANCELLED, "the session was closed")
 
@@ -49,15 +49,20 @@ class EmbeddedSession(WorkspaceFiles, Session):
         place: Place,
         sessions: set[EmbeddedSession],
         *,
+        storage: OpenStorage,
         check_open: Callable[[], None],
         forkable: bool,
         is_copy: bool = False,
     ) -> None:
-        """`sessions` are those of the sandbox, among which it is until it is closed; a copy has its place to itself."""
+        """`sessions` are those of the sandbox, among which it is until it is closed; a copy has its place to itself.
+
+        `storage` opens the files of a copy's.
+        """
         self._open_state = open_state
         self._begin = begin
         self._place = place
         self._sessions = sessions
+        self._storage = storage
         self._check_sandbox = check_open
         self._forkable = forkable
         self._is_copy = is_copy
@@ -132,7 +137,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
                 raise CannotFork("the session has ended, and its state is lost; open a new one")
             copied = await state.copy()
             try:
-                place = await run_blocking(self._place.copy)
+                place = await run_blocking(self._place.copy, self._storage)
             except OSError as error:
                 await copied.close()
                 raise SandboxUnavailable(f"the session's files cannot be copied: {error.strerror or error}") from error
@@ -141,6 +146,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
             self._begin,
             place,
             self._sessions,
+            storage=self._storage,
             check_open=self._check_sandbox,
             forkable=True,
             is_copy=True,
@@ -171,7 +177,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
             self._state = await self._open_state()
         return self._state
 
-    def _running(self) -> Workspace:
+    def _running(self) -> Storage:
         self._check_open()
         return self._place.workspace
 

@@ -16,6 +16,7 @@ import sys
 
 import _eryx  # type: ignore[import-not-found]
 
+from . import clerk
 from .failure import describe_exception, keep_guest_out_of_warnings, leave_out
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .inbox import Inbox, InboxLoop
@@ -28,6 +29,7 @@ TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterator, Optional, Set
 
+_MOST_ANSWER_BYTES = 64 * 2**20
 _MESSAGES = 0  # the library's own standard output, which nothing else writes to
 
 
@@ -85,7 +87,11 @@ class _Guest:
         gc.freeze()  # at the end only what the program has made is looked through
 
     def obey(self, order: Dict[str, Any]) -> bool:
-        """Run a program, or end; return whether another one may follow."""
+        """Run a program, do something with files, or end; return whether another order may follow."""
+        if order["t"] == "files":
+            self._inbox.max_bytes = _MOST_ANSWER_BYTES
+            self._inbox.send(clerk.serve(order))
+            return True
         if order["t"] == "end":
             self._end()
             return False

@@ -14,6 +14,7 @@ from actbox.sandbox.embedded import Evaluation, Outcome
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
+from actbox.sandbox.workspace import Workspace
 
 from .conversation import Conversation
 from .guest_files import GuestFiles
@@ -59,6 +60,7 @@ async def evaluate(
         )
     except InvalidValue as error:
         return _failed(ErrorKind.UNSUPPORTED, str(error), EXIT_SANDBOX_FAILED)
+    assert isinstance(evaluation.workspace, Workspace)  # nothing else is opened for this engine
     conversation = Conversation(
         evaluation, GuestFiles(evaluation.workspace, mounts, limits), _requests(proxy, evaluation)
     )

@@ -11,6 +11,7 @@ from actbox.core.errors import CannotFork, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
+from actbox.sandbox.workspace import Workspace
 
 from . import outcome
 from .declared import awaits, declarations
@@ -193,6 +194,7 @@ class MontyState(State):
             stack = contextlib.ExitStack()
             mounted = self._sandbox._mounted
             places = () if mounted is None else mounted.places(stack)
+            assert isinstance(evaluation.workspace, Workspace)  # nothing else is opened for this engine
             files = Files(HostFolder(evaluation.workspace), places, evaluation.limits)
             self._files = evaluation.folder, files, stack
         return self._files[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -20,10 +19,6 @@ _WANTED: Final = (0, 11)
 
 def check() -> EngineCheck:
     """Look for the library, and for a version of it that the engine knows."""
-    if os.name != "posix":
-        reason = "the wasm engine runs there, but the workspace that it shares with others needs a POSIX system so far"
-        advice = "Use the Windows Subsystem for Linux."
-        return EngineCheck(engine="wasm", works=False, reason=reason, advice=advice, traits=TRAITS)
     if sys.version_info < _OLDEST_PYTHON:
         reason = "the wasm engine needs Python 3.12 or later on the host, for which pyeryx is made"
         return EngineCheck(engine="wasm", works=False, reason=reason, advice="Use a later Python.", traits=TRAITS)

@@ -102,11 +102,11 @@ class Conversation:
         for task in self._answering:
             task.cancel()
 
-    # What the worker's threads call
+    # What the worker's thread calls
 
     def on_message(self, data: bytes) -> None:
         """Take in messages; wait while too many calls are under way."""
-        if self._broke_rules:
+        if self._broke_rules or self._has_written_too_much():
             return
         try:
             self._reader.receive(data)
@@ -125,6 +125,8 @@ class Conversation:
 
     def on_output(self, name: Literal["stdout", "stderr"], data: bytes) -> None:
         """Tell what was printed."""
+        if self._has_written_too_much():
+            return
         if text := self._decoders[name].decode(data):
             self._evaluation.say(name, text)
 
@@ -132,16 +134,15 @@ class Conversation:
         """See whether it keeps to its limits."""
         if cpu_seconds > self._evaluation.limits.cpu_seconds:
             self._reached("cpu_seconds")
-        elif self._is_disk_full():
-            self._reached("workspace_mib")
-        elif self._share is not None and (still := self._share.still_seconds(cpu_seconds, time.monotonic())):
-            self._worker.stand_still(min(still, _LONGEST_STILL_SECONDS))
+        elif not self._has_written_too_much() and self._share is not None:
+            if still := self._share.still_seconds(cpu_seconds, time.monotonic()):
+                self._worker.stand_still(min(still, _LONGEST_STILL_SECONDS))
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended by itself."""
-        self._say_rest()
-        if self._is_disk_full():
+        if not self._limit and self._is_disk_full():
             self._limit = "workspace_mib"
+        self._say_rest()
         self._tell(Ended(done=self._done, told=told, is_over=is_over, broke_rules=self._broke_rules, limit=self._limit))
 
     def on_lost(self, exit_code: int) -> None:
@@ -155,12 +156,23 @@ class Conversation:
         self._limit = limit
         self._tell(Ended(limit=limit))
 
+    def _has_written_too_much(self) -> bool:
+        """Return whether the program has filled more than it may, and end it then.
+
+        Asked before anything that it says is heard: whatever it did beyond the limit, nobody gets to know of it.
+        """
+        if not self._limit and self._is_disk_full():
+            self._reached("workspace_mib")
+        return self._limit == "workspace_mib"
+
     def _is_disk_full(self) -> bool:
         asked = self._evaluation
         most = asked.limits.workspace_mib * 2**20
         return is_larger(most, asked.folder, asked.input_folder) or is_larger(most, self._worker.tmp_folder)
 
     def _say_rest(self) -> None:
+        if self._limit == "workspace_mib":
+            return
         for name, decoder in self._decoders.items():
             if text := decoder.decode(b"", final=True):
                 self._evaluation.say(name, text)  # type: ignore[arg-type]

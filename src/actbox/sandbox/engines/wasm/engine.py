@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import Final
 
 from actbox.core.errors import FileError
 from actbox.core.limits import Limits
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
-from actbox.sandbox.embedded.sandbox import Place
+from actbox.sandbox.embedded.sandbox import Place, by_descriptor
 from actbox.sandbox.guest import wire
+from actbox.sandbox.storage import Storage
 from actbox.sandbox.whole import whole
 
+from .clerk import ClerkWorkspace
 from .conversation import Conversation
-from .disk import is_larger
+from .disk import cut_back, is_larger
 from .outcome import outcome_of
 from .stock import stock
 from .traits import TRAITS
@@ -23,6 +26,8 @@ from .worker import Design, Worker
 
 # How long a session's program that waits may take to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
+HAS_DESCRIPTORS: Final = hasattr(os, "O_NOFOLLOW") and os.open in os.supports_dir_fd
+"""Whether files can be opened here in a way that no link can lead elsewhere."""
 _INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
 _END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
 
@@ -49,6 +54,8 @@ class WasmSandbox(EmbeddedSandbox):
                 stock().replace(design)
             else:
                 stock().give(worker, design)
+            if ended is None or ended.told is None or ended.limit:
+                await whole(run_blocking(_cut_back, evaluation), _nothing)
 
     async def write_file(self, path: str, data: bytes) -> None:
         place = self._there()
@@ -57,6 +64,9 @@ class WasmSandbox(EmbeddedSandbox):
         if await run_blocking(is_larger, most * 2**20 - size, place.folder, place.input_folder):
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
         await super().write_file(path, data)
+
+    def _storage(self, folder: str, input_folder: str) -> Storage:
+        return by_descriptor(folder, input_folder) if HAS_DESCRIPTORS else ClerkWorkspace(folder, input_folder)
 
     async def _open_state(self) -> State:
         return _WasmState()
@@ -100,10 +110,13 @@ class _WasmState(State):
         except asyncio.CancelledError:
             conversation.give_up()
             await whole(self._interrupted(conversation), _nothing)
+            await whole(run_blocking(_cut_back, evaluation), _nothing)
             raise
         if ended.told is None or ended.is_over:
             await whole(self._end(), _nothing)
         conversation.give_up()
+        if ended.limit:
+            await whole(run_blocking(_cut_back, evaluation), _nothing)
         return outcome_of(ended, evaluation.limits)
 
     async def close(self) -> None:
@@ -142,11 +155,31 @@ class _WasmState(State):
 def _design(place: Place | Evaluation, limits: Limits) -> Design:
     return Design(
         folder=place.folder,
-        input_folder=place.input_folder,
+        volumes=(
+            (place.folder, "/workspace", False),
+            (place.input_folder, "/workspace/input", True),
+            (place.input_folder, "/input", True),
+            (f"{place.folder}/output", "/output", False),
+        ),
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,
         open_files=limits.open_files,
     )
+
+
+def _cut_back(evaluation: Evaluation) -> None:
+    """Remove what a program that was ended has written beyond its limit. Blocks."""
+    most, folder, given = evaluation.limits.workspace_mib * 2**20, evaluation.folder, evaluation.input_folder
+    if not is_larger(most, folder, given):
+        return
+    if isinstance(evaluation.workspace, ClerkWorkspace):
+        cut_back(most, folder, given, evaluation.workspace.discard)
+        return
+    own = by_descriptor(folder, f"{folder}/input")  # what the host has placed lies elsewhere
+    try:
+        cut_back(most, folder, given, lambda path: own.remove(path, recursive=False))
+    finally:
+        own.close()
 
 
 async def _worker(design: Design) -> Worker:

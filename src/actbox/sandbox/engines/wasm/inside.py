@@ -7,8 +7,9 @@ descriptors 1 and 2 of the process, so these are pipes to a thread here, which m
 
 Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
 that has not begun. Frames: `m`, a part of what the instance sends; `1` and `2`, a part of what it printed to that
-descriptor; `w`, it waits for its first order; `r`, it has done an order and waits for the next; `e`, it has ended; `t`,
-how much processor time it has used. What a program sent and printed comes before the `r` or `e` that ends it.
+descriptor; `w`, it waits for its first order; `r`, it has done an order and waits for the next; `e`, it has ended; `d`,
+it was dropped; `t`, how much processor time it has used. What a program sent and printed comes before the `r` or `e`
+that ends it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class _Instance:
     def _run(self) -> None:
         told: dict[str, Any] = {}
         try:
-            sandbox = eryx.Sandbox(
+            result = eryx.Sandbox(
                 resource_limits=eryx.ResourceLimits(
                     execution_timeout_ms=None,  # whoever started this process ends it
                     callback_timeout_ms=None,
@@ -149,8 +150,7 @@ class _Instance:
                 callbacks=[{"name": "next_order", "fn": self._wait_for_order}],
                 volumes=[tuple(volume) for volume in self._order["volumes"]],
                 on_stdout=self._relay,
-            )
-            result = sandbox.execute(_SERVE)
+            ).execute(_SERVE)
             self._wait_until_relayed(result.result if isinstance(result.result, int) else 0)
             told["peak_bytes"] = result.peak_memory_bytes or 0
         except Exception as error:  # of the library, and of whatever the program made of it
@@ -223,6 +223,7 @@ class _Worker:
         elif self._instance is not None:
             self._instance.drop()
             self._instance = None
+            self._say(b"d", b"")
 
     def _compile(self, order: dict[str, Any]) -> None:
         """Send the compiled form of modules in a folder, in the order in which they import each other."""

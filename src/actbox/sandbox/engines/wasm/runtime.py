@@ -32,6 +32,7 @@ _MODULES: Final = (
     "value",
     "randomness",
     "inbox",
+    "clerk",
     "wasm",
 )
 

@@ -15,7 +15,6 @@ TRAITS: Final = Traits(
     isolated=True,
     python="standard library",
     packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
-    platforms=("linux", "darwin"),
     commands=False,
     enforced={
         "wall_seconds": "host timer",

@@ -56,15 +56,16 @@ class Design:
     """What an instance is made for."""
 
     folder: str
-    input_folder: str
+    """Of the workspace."""
+    volumes: tuple[tuple[str, str, bool], ...]
+    """What it sees of the host: each a folder there, where it lies for the instance, and whether it is read-only."""
     memory_mib: int
     file_mib: int
     open_files: int
 
     def key(self) -> tuple[object, ...]:
         """Return what is otherwise once an instance made before would see other folders. Raises `OSError`."""
-        paths = (self.folder, self.input_folder, f"{self.folder}/output")
-        return (self, *((status.st_dev, status.st_ino) for status in map(os.stat, paths)))
+        return (self, *((status.st_dev, status.st_ino) for status in (os.stat(path) for path, _, _ in self.volumes)))
 
 
 class Worker:
@@ -85,6 +86,7 @@ class Worker:
         self._listener: Listener | None = None
         self._compiled: bytearray | None = None
         self._heard = threading.Event()
+        self._dropped = threading.Event()
         self._lock = threading.Lock()
         spec = find_spec("eryx")
         if spec is None or spec.origin is None:
@@ -152,10 +154,7 @@ class Worker:
             (f"{self._folder}/guest", "/.actbox/guest", True),
             (f"{self._box}/in", "/.actbox/box", True),
             (f"{self._box}/tmp", "/tmp", False),
-            (design.folder, "/workspace", False),
-            (design.input_folder, "/workspace/input", True),
-            (design.input_folder, "/input", True),
-            (f"{design.folder}/output", "/output", False),
+            *design.volumes,
         )
         self._order(
             {
@@ -194,7 +193,10 @@ class Worker:
         """End an instance that waits for its first order, if one does, and remove what was made for the last."""
         if self.key is not None:
             self.key = self._design = None
-            self._order({"op": "drop"})
+            self._dropped.clear()
+            if self.alive:
+                self._order({"op": "drop"})
+                self._dropped.wait()  # else a system might not let its folders be removed
         if self._inbox >= 0:
             os.close(self._inbox)
             self._inbox = -1
@@ -236,6 +238,7 @@ class Worker:
             self._process.kill()  # one that speaks nonsense; any other has gone already
             exit_code = self._process.wait()
             self._heard.set()
+            self._dropped.set()
             listener = self._listener_at_the_end()
             if listener is not None:
                 listener.on_lost(exit_code)
@@ -264,6 +267,8 @@ class Worker:
                 listener.on_end(json.loads(content), kind == b"e")
         elif kind == b"w":
             self._waiting += 1
+        elif kind == b"d":
+            self._dropped.set()
         elif kind == b"t" and (listener := self._listener) is not None:
             listener.on_tick(float(json.loads(content)))
         return True
