@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import ErrorKind, Program, Sandbox
+from actbox import AllowedDomain, ErrorKind, Policy, Program, Sandbox
+from actbox.sandbox.egress.upstream import Upstream
 from actbox.sandbox.engines.monty.declared import awaits
+from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 
 
 class Row(TypedDict):
@@ -103,3 +105,14 @@ def test_options_that_make_no_sense_are_refused() -> None:
 )
 def test_whether_a_program_awaits(source: str, so: bool) -> None:
     assert awaits(source) is so
+
+
+async def test_the_request_is_known_to_the_check_of_types(net: Net) -> None:  # noqa: F811
+    host = await net.host("api.example")
+    policy = Policy(domains=[AllowedDomain(host.place, private=True)])
+    upstream = Upstream(resolve=net._resolve)
+    async with actbox.open_sandbox("monty", policy=policy, upstream=upstream, type_check=True) as box:
+        assert (await box.run(f"http_request('{host.url}')['text'].upper()")).value == "HELLO FROM API.EXAMPLE"
+        assert (await box.run(f"(await http_request('{host.url}'))['status'] + 1")).value == 201
+        error = (await box.run("http_request(1)")).error
+        assert error is not None and error.kind is ErrorKind.TYPE

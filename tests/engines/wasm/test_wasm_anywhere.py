@@ -51,7 +51,8 @@ async def files(box):
     await box.write_text("a/b.txt", "b")
     await box.move("a/b.txt", "c/d.txt")
     await box.remove_file("a")
-    print([(file.path, file.kind) for file in await box.list_files("c", recursive=True)], await box.read_text("c/d.txt"))
+    listed = await box.list_files("c", recursive=True)
+    print([(file.path, file.kind) for file in listed], await box.read_text("c/d.txt"))
     for path in ("a", "c/d.txt/e", "c"):
         try:
             await box.read_file(path)
@@ -64,7 +65,8 @@ async def files(box):
 async def links(box):
     up = "../" * 20
     result = await box.run(
-        f"import posix\\nposix.symlink('{up}' + host[1:], '/workspace/link')\\nposix.symlink('{up}', '/workspace/up')\\n"
+        f"import posix\\nposix.symlink('{up}' + host[1:], '/workspace/link')\\n"
+        f"posix.symlink('{up}', '/workspace/up')\\n"
         f"posix.symlink('{up}' + host[1:], '/workspace/output/link')".replace("host", repr(HOST))
     )
     assert result.success, result.error

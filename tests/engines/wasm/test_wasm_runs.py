@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-import actbox
 from actbox import ErrorKind, Sandbox, ToolError, tool
 
 
@@ -222,8 +221,3 @@ async def test_a_run_that_is_cancelled_leaves_no_thread_and_no_process(box: Sand
         await asyncio.sleep(0.05)
     assert threading.active_count() <= before + 4
     assert (await box.run("1 + 1")).value == 2
-
-
-async def test_a_policy_with_domains_is_refused() -> None:
-    with pytest.raises(actbox.Unsupported, match="linux"):
-        actbox.open_sandbox("wasm", policy=actbox.Policy(domains=[actbox.AllowedDomain("example.com")]))

@@ -10,7 +10,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import h11
@@ -23,25 +23,8 @@ from actbox.sandbox.egress.proxy import EgressProxy
 from actbox.sandbox.egress.rules import DEFAULT_PORTS, Scheme
 from actbox.sandbox.egress.upstream import Upstream
 
-NAME: Final = "http_request"
-STUB: Final = """
-class HttpResponse(TypedDict):
-    status: int
-    headers: dict[str, str]
-    text: str
-    content: bytes
+from .http_face import NAME, PARAMETERS, charset_of
 
-
-{define} http_request(
-    url: str,
-    method: str = "GET",
-    headers: dict[str, str] | None = None,
-    body: str | bytes | None = None,
-) -> HttpResponse: ...
-"""
-"""What programs see of it; `{define}` is `def` or `async def`."""
-
-_PARAMETERS = ("url", "method", "headers", "body")
 _READ_BYTES = 64 * 1024
 
 _told: ContextVar[list[NetworkRequest]] = ContextVar("actbox_told")
@@ -58,7 +41,7 @@ class Requests:
         self._allotment: Allotment = proxy.allot(self._heard)
 
     async def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a request with the arguments of `http_request`, and return what the program gets.
+        """Make a request with the arguments of `http_request`; return `status`, `headers`, `text` and `content`.
 
         Redirects are answers like any other. Raises `TypeError` and `ValueError` for arguments that make no sense,
         `PermissionError` with a sentence for what the policy refuses, and `OSError` where the host cannot be reached or
@@ -144,15 +127,15 @@ def make_proxy(policy: Policy, upstream: Upstream | None) -> EgressProxy:
 
 
 def _arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, str, dict[str, str], bytes]:
-    if len(args) > len(_PARAMETERS):
-        raise TypeError(f"{NAME}() takes at most {len(_PARAMETERS)} arguments, not {len(args)}")
-    given = dict(zip(_PARAMETERS, args, strict=False))
+    if len(args) > len(PARAMETERS):
+        raise TypeError(f"{NAME}() takes at most {len(PARAMETERS)} arguments, not {len(args)}")
+    given = dict(zip(PARAMETERS, args, strict=False))
     for name, value in kwargs.items():
-        if name not in _PARAMETERS or name in given:
+        if name not in PARAMETERS or name in given:
             what = "got two values for" if name in given else "has no argument"
-            raise TypeError(f"{NAME}() {what} {name!r}; it takes {', '.join(_PARAMETERS)}")
+            raise TypeError(f"{NAME}() {what} {name!r}; it takes {', '.join(PARAMETERS)}")
         given[name] = value
-    url, method, headers, body = (given.get(name) for name in _PARAMETERS)
+    url, method, headers, body = (given.get(name) for name in PARAMETERS)
     if not isinstance(url, str):
         raise TypeError(f"{NAME}() takes a URL first, as text")
     if not isinstance(method, (str, type(None))) or not isinstance(body, (str, bytes, type(None))):
@@ -200,15 +183,7 @@ def _shown(response: h11.Response, content: bytes) -> dict[str, Any]:
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     try:
-        text = content.decode(_charset(headers.get("content-type", "")), "replace")
+        text = content.decode(charset_of(headers), "replace")
     except (LookupError, ValueError):  # one that Python does not know
         text = content.decode("utf-8", "replace")
     return {"status": response.status_code, "headers": headers, "text": text, "content": content}
-
-
-def _charset(content_type: str) -> str:
-    for parameter in content_type.split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            return value.strip(" \"'") or "utf-8"
-    return "utf-8"

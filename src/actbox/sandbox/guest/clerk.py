@@ -163,7 +163,10 @@ def _made(path: List[str]) -> str:
 
 
 def _walk(folder: str, prefix: str, depth: Optional[int]) -> Iterator[Tuple[str, str, Optional[os.stat_result]]]:
-    """Yield (path, where it lies here, status or nothing for a link) of the entries of a folder, and of folders below it to a depth."""
+    """Yield (path, where it lies here, status) of the entries of a folder, and of folders below it to a depth.
+
+    A link has no status.
+    """
     for name in os.listdir(folder):
         path, place = ("%s/%s" % (prefix, name) if prefix else name), "%s/%s" % (folder, name)
         try:

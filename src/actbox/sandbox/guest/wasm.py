@@ -19,6 +19,7 @@ import _eryx  # type: ignore[import-not-found]
 from . import clerk
 from .failure import describe_exception, keep_guest_out_of_warnings, leave_out
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
+from .http_request import bind_http_request
 from .inbox import Inbox, InboxLoop
 from .program import Compiled, compile_program, new_main, run_in
 from .randomness import reseed
@@ -154,6 +155,8 @@ class _Guest:
             if namespace.get(name) is function:  # unless a program has given the name another meaning
                 del namespace[name]
         self._bound = bind_tools(order["tools"], self._inbox, compiled.awaits, program_name)  # type: ignore[arg-type]
+        if order["http"]:
+            self._bound.setdefault("http_request", bind_http_request(self._inbox, compiled.awaits))  # type: ignore[arg-type]
         namespace.update(self._bound)
         namespace.update(order["inputs"])
         sys.modules["__main__"] = self._main  # where a program has replaced it

@@ -1,8 +1,8 @@
 """The `monty` engine: a part of Python, in pydantic-monty's interpreter.
 
 `engine.py` is the sandbox and its sessions, `evaluating.py` one program step by step (`steps.py`), `library.py` the
-only file that knows the library; `files.py` (with `folders.py`, `mounted.py`, `kept.py`) answers for files, `http.py`
-for the network; `declared.py` is what the check of types is told, `outcome.py` and `values.py` what a result says.
+only file that knows the library; `files.py` (with `folders.py`, `mounted.py`, `kept.py`) answers for files;
+`declared.py` is what the check of types is told, `outcome.py` and `values.py` what a result says.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from actbox.core.program import Program
-from actbox.sandbox.embedded import http
+from actbox.sandbox.embedded import http_face
 from actbox.tools import Toolset, stubs
 
 # What the interpreter has and the library's check does not know of.
@@ -69,7 +69,7 @@ def declarations(program: Program, toolset: Toolset, *, awaited: bool, network: 
         parts.append(stubs(toolset, awaitable=awaited))
         parts.append(f"{define} call_tool(name: str, /, **arguments: Any) -> Any: ...")
     if network:
-        parts.append(http.STUB.format(define=define))
+        parts.append(http_face.STUB.format(define=define))
     parts += [f"{name}: {_type_of(value)}" for name, value in program.inputs.items()]
     return "\n\n".join([*parts, more]) + "\n"
 

@@ -12,13 +12,12 @@ import functools
 import os
 import re
 from collections.abc import Callable, Collection
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
-from actbox.sandbox.embedded.http import NAME as HTTP_REQUEST
-from actbox.sandbox.embedded.http import Requests
+from actbox.sandbox.embedded.http_face import NAME as HTTP_REQUEST
 from actbox.tools.threads import ThreadPool
 
 from . import outcome
@@ -26,6 +25,9 @@ from .files import Files, is_served
 from .library import Interpreter
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, IllTyped, Lost, Named, Step
 from .values import as_json, as_text, is_bounded
+
+if TYPE_CHECKING:
+    from actbox.sandbox.embedded.http import Requests
 
 T = TypeVar("T")
 

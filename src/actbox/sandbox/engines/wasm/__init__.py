@@ -23,11 +23,8 @@ __all__ = ["TRAITS", "WasmSandbox", "check", "open_engine"]
 
 
 def open_engine(policy: Policy, upstream: Upstream | None) -> WasmSandbox:
-    """Return a sandbox; nothing in it can reach a network, so `upstream` is of no use to it.
-
-    Raises `SandboxUnavailable` where pyeryx is not installed.
-    """
+    """Return a sandbox. Raises `SandboxUnavailable` where pyeryx is not installed."""
     found = check()
     if not found.works:
         raise SandboxUnavailable(found.reason)
-    return WasmSandbox(policy)
+    return WasmSandbox(policy, upstream)

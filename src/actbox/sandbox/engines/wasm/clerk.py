@@ -10,6 +10,7 @@ import errno
 import os
 import secrets
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -145,19 +146,19 @@ class ClerkWorkspace:
 
     def read_output(self, path: str, most: int) -> bytes:
         """Return at most so much of a file below `output`. Raises `OSError`."""
-        return self._read(["output", *path.split("/")], most)
+        return self._read(("output", *path.split("/")), most)
 
     # Inside
 
-    def _names(self, path: str) -> list[str]:
-        return list(names_below(self.root, path))
+    def _names(self, path: str) -> tuple[str, ...]:
+        return names_below(self.root, path)
 
-    def _refuse_input(self, names: list[str], path: str) -> None:
-        if names == ["input"]:
+    def _refuse_input(self, names: tuple[str, ...], path: str) -> None:
+        if names == ("input",):
             raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
-    def _read(self, names: list[str], most: int | None) -> bytes:
-        pieces: list[bytes] = []
+    def _read(self, names: tuple[str, ...], most: int | None) -> bytes:
+        pieces = deque[bytes]()
         start, is_over = 0, False
         while not is_over and (most is None or start < most):
             wanted = _PIECE_BYTES if most is None else min(_PIECE_BYTES, most - start)

@@ -8,15 +8,18 @@ import contextlib
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.channel.calls import MAX_CALLS_AT_ONCE, MESSAGES_HELD
 from actbox.sandbox.channel.messages import Call, Done, parse
 from actbox.sandbox.embedded import CallRefused, Evaluation
+from actbox.sandbox.embedded.http_face import NAME as HTTP_REQUEST
+from actbox.sandbox.embedded.http_face import charset_of
 from actbox.sandbox.guest import wire
 from actbox.sandbox.nursery.share_of_time import Share
 from actbox.sandbox.requests import encode_program
@@ -24,9 +27,14 @@ from actbox.sandbox.requests import encode_program
 from .disk import is_larger
 from .worker import Worker
 
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.proxy import EgressProxy
+    from actbox.sandbox.embedded.http import Requests
+
 # So much is added to the inbox at once; more in a thread, beside the event loop.
 _AT_ONCE_BYTES: Final = 256 * 1024
 _LONGEST_STILL_SECONDS: Final = 1.0
+_MOST_UNREACHED: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +52,14 @@ class Ended:
     """Which limit it has reached, that the host keeps."""
     exit_code: int = 0
     """Of the worker, where that is no more."""
+    unreached: Collection[str] = ()
+    """What was said of requests that were refused, or that reached nobody."""
 
 
 class Conversation:
     """Listens to a worker until a program has ended. To be made in the event loop in which tools are called."""
 
-    def __init__(self, worker: Worker, evaluation: Evaluation) -> None:
+    def __init__(self, worker: Worker, evaluation: Evaluation, proxy: EgressProxy | None) -> None:
         self._worker = worker
         self._evaluation = evaluation
         self._loop = asyncio.get_running_loop()
@@ -66,6 +76,12 @@ class Conversation:
         self._room = threading.Condition()
         self._held_calls = self._held_bytes = 0
         self._posting = asyncio.Lock()
+        self._requests: Requests | None = None
+        if proxy is not None:
+            from actbox.sandbox.embedded.http import Requests  # what it needs takes long to import
+
+            self._requests = Requests(proxy, evaluation.calls.tell, limits.message_bytes)
+        self._unreached: deque[str] = deque(maxlen=_MOST_UNREACHED)
         self._answering: set[asyncio.Task[None]] = set()
 
     def begin(self, *, last: bool) -> None:
@@ -82,6 +98,7 @@ class Conversation:
                     "name": program.name,
                     "inputs": program.inputs,
                     "tools": asked.toolset.guest_spec(),
+                    "http": self._requests is not None,
                     "variables": dict(asked.variables),
                     "message_bytes": asked.limits.message_bytes,
                     "file_bytes": asked.limits.file_mib * 2**20,
@@ -101,6 +118,8 @@ class Conversation:
             self._room.notify_all()
         for task in self._answering:
             task.cancel()
+        if self._requests is not None:
+            self._requests.close()
 
     # What the worker's thread calls
 
@@ -134,16 +153,24 @@ class Conversation:
         """See whether it keeps to its limits."""
         if cpu_seconds > self._evaluation.limits.cpu_seconds:
             self._reached("cpu_seconds")
-        elif not self._has_written_too_much() and self._share is not None:
-            if still := self._share.still_seconds(cpu_seconds, time.monotonic()):
-                self._worker.stand_still(min(still, _LONGEST_STILL_SECONDS))
+        elif not self._has_written_too_much():
+            self._share_out(cpu_seconds)
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended by itself."""
         if not self._limit and self._is_disk_full():
             self._limit = "workspace_mib"
         self._say_rest()
-        self._tell(Ended(done=self._done, told=told, is_over=is_over, broke_rules=self._broke_rules, limit=self._limit))
+        self._tell(
+            Ended(
+                done=self._done,
+                told=told,
+                is_over=is_over,
+                broke_rules=self._broke_rules,
+                limit=self._limit,
+                unreached=self._unreached,
+            )
+        )
 
     def on_lost(self, exit_code: int) -> None:
         """The worker has ended, by itself or since it was ended."""
@@ -169,6 +196,11 @@ class Conversation:
         asked = self._evaluation
         most = asked.limits.workspace_mib * 2**20
         return is_larger(most, asked.folder, asked.input_folder) or is_larger(most, self._worker.tmp_folder)
+
+    def _share_out(self, cpu_seconds: float) -> None:
+        """Let the worker stand still for as long as it has used more than its share of a processor."""
+        if self._share is not None and (still := self._share.still_seconds(cpu_seconds, time.monotonic())):
+            self._worker.stand_still(min(still, _LONGEST_STILL_SECONDS))
 
     def _say_rest(self) -> None:
         if self._limit == "workspace_mib":
@@ -214,7 +246,10 @@ class Conversation:
     async def _answer(self, call: Call) -> None:
         answer: dict[str, Any] = {"id": call.id}
         try:
-            answer["value"] = await self._evaluation.calls.call(call.tool, call.arguments, call.line)
+            if self._requests is not None and call.tool == HTTP_REQUEST:
+                answer["value"] = await self._response(self._requests, call.arguments)
+            else:
+                answer["value"] = await self._evaluation.calls.call(call.tool, call.arguments, call.line)
         except ToolError as error:
             answer["error"] = str(error)
             if isinstance(error, CallRefused):
@@ -225,3 +260,15 @@ class Conversation:
                 self._worker.post(frame)
             else:
                 await run_blocking(self._worker.post, frame)
+
+    async def _response(self, requests: Requests, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a request, and return what the guest gets for it."""
+        try:
+            response = await requests.request((), arguments)
+            del response["text"]  # which is made of the content there
+            return {**response, "charset": charset_of(response["headers"])}
+        except (OSError, TypeError, ValueError) as error:
+            kind = next(kind for kind in (PermissionError, OSError, TypeError, ValueError) if isinstance(error, kind))
+            if isinstance(error, OSError):
+                self._unreached.append(str(error))
+            return {"raises": kind.__name__, "message": str(error)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from actbox.core.errors import FileError
 from actbox.core.limits import Limits
+from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
 from actbox.sandbox.embedded.sandbox import Place, by_descriptor
@@ -24,6 +25,10 @@ from .stock import stock
 from .traits import TRAITS
 from .worker import Design, Worker
 
+if TYPE_CHECKING:
+    from actbox.sandbox.egress.proxy import EgressProxy
+    from actbox.sandbox.egress.upstream import Upstream
+
 # How long a session's program that waits may take to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
 HAS_DESCRIPTORS: Final = hasattr(os, "O_NOFOLLOW") and os.open in os.supports_dir_fd
@@ -38,10 +43,22 @@ class WasmSandbox(EmbeddedSandbox):
     traits = TRAITS
     _input_apart = True
 
+    def __init__(self, policy: Policy, upstream: Upstream | None = None, *, family: WasmSandbox | None = None) -> None:
+        """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share the proxy with."""
+        super().__init__(policy)
+        self._proxy: EgressProxy | None = family._proxy if family else None
+        if policy.domains and self._proxy is None:
+            from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
+
+            self._proxy = make_proxy(policy, upstream)
+
+    def _sibling(self) -> Self:
+        return type(self)(self.policy, family=self)
+
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
         design = _design(evaluation, evaluation.limits)
         worker = await _worker(design)
-        conversation = Conversation(worker, evaluation)
+        conversation = Conversation(worker, evaluation, self._proxy)
         ended = None
         try:
             conversation.begin(last=True)
@@ -69,7 +86,7 @@ class WasmSandbox(EmbeddedSandbox):
         return by_descriptor(folder, input_folder) if HAS_DESCRIPTORS else ClerkWorkspace(folder, input_folder)
 
     async def _open_state(self) -> State:
-        return _WasmState()
+        return _WasmState(self._proxy)
 
     async def _opened(self) -> Place:
         place = await super()._opened()
@@ -90,7 +107,8 @@ class WasmSandbox(EmbeddedSandbox):
 class _WasmState(State):
     """An instance that lasts from program to program, in a worker of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: EgressProxy | None) -> None:
+        self._proxy = proxy
         self._worker: Worker | None = None
         self._design: Design | None = None
         self._is_over = False
@@ -103,7 +121,7 @@ class _WasmState(State):
         if self._worker is None:
             self._design = _design(evaluation, evaluation.limits)
             self._worker = await _worker(self._design)
-        conversation = Conversation(self._worker, evaluation)
+        conversation = Conversation(self._worker, evaluation, self._proxy)
         conversation.begin(last=False)
         try:
             ended = await conversation.ended()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.limits import Limits
 from actbox.sandbox.embedded import Outcome
+from actbox.sandbox.embedded.http_face import NAME as HTTP_REQUEST
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, verdict
 
@@ -59,19 +61,23 @@ def outcome_of(ended: Ended, limits: Limits) -> Outcome:
         value=done.value,
         value_text=done.value_text,
         value_forms=done.forms,
-        error=None if done.error is None else _adapted(done.error),
+        error=None if done.error is None else _adapted(done.error, ended.unreached),
         exit_code=done.exit_code,
         cpu_ms=cpu_ms,
         max_rss_bytes=peak,
     )
 
 
-def _adapted(error: ErrorInfo) -> ErrorInfo:
+def _adapted(error: ErrorInfo, unreached: Collection[str]) -> ErrorInfo:
     """Return an error in the words that are true of this engine."""
     for words, hint in _LACKING:
         if words in error.message and error.type in ("RuntimeError", "OSError"):
             return replace(error, kind=ErrorKind.UNSUPPORTED, hint=hint, limit="")
-    if error.kind is ErrorKind.RUNTIME and _NO_NETWORK in error.message:
+    if error.type in ("OSError", "PermissionError") and error.message in unreached:
+        hint = "only hosts that the policy allows can be reached, and as it allows"
+        return replace(error, kind=ErrorKind.NETWORK, hint=hint)
+    no_network = _NO_NETWORK in error.message or (error.type == "NameError" and f"'{HTTP_REQUEST}'" in error.message)
+    if error.kind is ErrorKind.RUNTIME and no_network:
         hint = "this sandbox has no network; use the tools or the files that it was given"
         return replace(error, kind=ErrorKind.NETWORK, hint=hint)
     if error.kind is ErrorKind.MISSING_DEPENDENCY:

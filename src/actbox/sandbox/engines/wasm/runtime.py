@@ -29,6 +29,7 @@ _MODULES: Final = (
     "failure",
     "finish",
     "tools",
+    "http_request",
     "value",
     "randomness",
     "inbox",

@@ -15,6 +15,8 @@ TRAITS: Final = Traits(
     isolated=True,
     python="standard library",
     packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
+    network="allowed domains by http_request(), through a proxy; else none",
+    domains=True,
     commands=False,
     enforced={
         "wall_seconds": "host timer",
