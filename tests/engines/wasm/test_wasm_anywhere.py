@@ -110,7 +110,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
+@pytest.mark.parametrize("platform", ["win32", pytest.param("darwin", marks=pytest.mark.engines)])
 def test_it_runs_where_nothing_of_linux_is_there(platform: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the host")

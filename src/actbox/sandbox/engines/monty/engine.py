@@ -17,6 +17,7 @@ from .declared import awaits, declarations
 from .evaluating import NO_PROGRAM, Evaluating, in_turn
 from .files import Files
 from .folders import HostFolder
+from .lacking import not_called
 from .library import Interpreter, Workers
 from .mounted import Mounted
 from .steps import Failed, IllTyped, Lost, Settings
@@ -111,6 +112,8 @@ class MontyState(State):
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         sandbox, toolset = self._sandbox, evaluation.toolset
         awaited = (len(toolset) > 0 or sandbox._proxy is not None) and awaits(evaluation.program.code)
+        if (method := not_called(evaluation.program.code)) is not None:
+            return outcome.not_called(*method)
         declared = ""
         if sandbox._type_check:
             declared = declarations(

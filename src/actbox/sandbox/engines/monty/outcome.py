@@ -18,6 +18,7 @@ from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
 from actbox.tools.problems import suggestion
 
 from .declared import compiles
+from .lacking import lacking
 from .steps import Failed, IllTyped, Lost
 
 _KILLED: Final = 137
@@ -26,7 +27,6 @@ _MAX_TRACEBACK = 50_000
 _FILE = re.compile(r'^(  File )"<python-input-(\d+)>"', re.MULTILINE)
 _FINDING = re.compile(r"^.*?:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-_NO_ATTRIBUTE = re.compile(r"(module )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
 _TOO_LARGE = re.compile(r"frame of \d+ bytes exceeds the maximum")
 _NOT_YET = re.compile(r"(not|n't) yet support|not supported in this environment|mode is not supported")
@@ -125,9 +125,14 @@ def lost(error: Lost) -> Outcome:
     return Outcome(exit_code=128 + error.signal, error=info)
 
 
-def unsupported(message: str, hint: str) -> Outcome:
+def unsupported(message: str, hint: str, line: int | None = None) -> Outcome:
     """Return what a program comes to that this engine does not take."""
-    return _one(ErrorInfo(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint))
+    return _one(ErrorInfo(kind=ErrorKind.UNSUPPORTED, message=message, hint=hint, line=line))
+
+
+def not_called(method: str, line: int) -> Outcome:
+    """Return what a program comes to that has a special method of which the interpreter knows nothing."""
+    return unsupported(f"the monty engine would never call {method}", f"do without it{_INSTEAD.lstrip(';')}", line)
 
 
 def _one(info: ErrorInfo) -> Outcome:
@@ -172,10 +177,8 @@ def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
         return replace(info, kind=ErrorKind.UNSUPPORTED, hint=_NOT_HERE)
     if info.type == "RuntimeError" and info.message.startswith("Internal error in monty"):
         return replace(info, kind=ErrorKind.UNSUPPORTED, hint=f"the monty engine has a fault here{_INSTEAD}")
-    attribute = _NO_ATTRIBUTE.match(info.message) if info.type == "AttributeError" else None
-    if attribute is not None and _python_has(attribute[2], attribute[3], is_module=bool(attribute[1])):
-        hint = f"the monty engine's {attribute[2]} has no {attribute[3]}{_INSTEAD}"
-        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=hint)
+    if missed := lacking(info.type, info.message):
+        return replace(info, kind=ErrorKind.UNSUPPORTED, hint=f"the monty engine's {missed}{_INSTEAD}")
     name = _NO_NAME.match(info.message) if info.type == "NameError" else None
     if name is not None:
         return _no_name(info, name[1], functions)
@@ -203,13 +206,6 @@ def _no_name(info: ErrorInfo, name: str, functions: Collection[str]) -> ErrorInf
         return replace(info, kind=ErrorKind.NETWORK, hint="this sandbox has no network; use the tools or the files")
     meant = suggestion(name, functions)
     return replace(info, hint=f"there is a tool named {meant}" if meant else "")
-
-
-def _python_has(owner: str, name: str, *, is_module: bool) -> bool:
-    """Return whether CPython has this; nothing is imported to know it."""
-    if not is_module:
-        return hasattr(getattr(builtins, owner, None), name) or owner.startswith("_io.")
-    return owner in sys.stdlib_module_names and hasattr(sys.modules.get(owner), name)
 
 
 def _traceback(error: Failed, names: Mapping[int, str], type_: str) -> str:

@@ -24,7 +24,7 @@ from actbox.sandbox.guest import wire
 from actbox.sandbox.nursery.share_of_time import Share
 from actbox.sandbox.requests import encode_program
 
-from .disk import is_larger
+from .disk import room, written_by
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Conversation:
             from actbox.sandbox.embedded.http import Requests  # what it needs takes long to import
 
             self._requests = Requests(proxy, evaluation.calls.tell, limits.message_bytes)
+        self._may_have_written = -1
         self._unreached: deque[str] = deque(maxlen=_MOST_UNREACHED)
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -105,6 +106,7 @@ class Conversation:
                     "workspace": "/workspace",
                 }
             ),
+            last=last,
         )
 
     async def ended(self) -> Ended:
@@ -153,12 +155,12 @@ class Conversation:
         """See whether it keeps to its limits."""
         if cpu_seconds > self._evaluation.limits.cpu_seconds:
             self._reached("cpu_seconds")
-        elif not self._has_written_too_much():
+        elif not self._has_written_too_much(look=True):
             self._share_out(cpu_seconds)
 
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended by itself."""
-        if not self._limit and self._is_disk_full():
+        if not self._limit and self._is_disk_full(look=True):
             self._limit = "workspace_mib"
         self._say_rest()
         self._tell(
@@ -183,19 +185,25 @@ class Conversation:
         self._limit = limit
         self._tell(Ended(limit=limit))
 
-    def _has_written_too_much(self) -> bool:
+    def _has_written_too_much(self, *, look: bool = False) -> bool:
         """Return whether the program has filled more than it may, and end it then.
 
         Asked before anything that it says is heard: whatever it did beyond the limit, nobody gets to know of it.
         """
-        if not self._limit and self._is_disk_full():
+        if not self._limit and self._is_disk_full(look):
             self._reached("workspace_mib")
         return self._limit == "workspace_mib"
 
-    def _is_disk_full(self) -> bool:
+    def _is_disk_full(self, look: bool) -> bool:
+        """Look, if need be: not while the worker has written less than there was room for when it was last looked."""
+        written = written_by(self._worker.process)
+        if not look and written is not None and written <= self._may_have_written:
+            return False
         asked = self._evaluation
         most = asked.limits.workspace_mib * 2**20
-        return is_larger(most, asked.folder, asked.input_folder) or is_larger(most, self._worker.tmp_folder)
+        left = min(room(most, asked.folder, asked.input_folder), room(most, self._worker.tmp_folder))
+        self._may_have_written = (written or 0) + left
+        return left < 0
 
     def _share_out(self, cpu_seconds: float) -> None:
         """Let the worker stand still for as long as it has used more than its share of a processor."""

@@ -12,14 +12,26 @@ from actbox.core.errors import FileError
 _BLOCK_BYTES: Final = 512
 
 
-def is_larger(most: int, *folders: str) -> bool:
-    """Return whether what lies below these folders takes more than so many bytes. No link is followed."""
+def room(most: int, *folders: str) -> int:
+    """Return how many of so many bytes what lies below these folders leaves; below zero where there is too much.
+
+    No link is followed, and where there is too much not all is looked at.
+    """
     for folder in folders:
         for _, status in _files(folder):
             most -= _bytes_of(status)
             if most < 0:
-                return True
-    return most < 0
+                return most
+    return most
+
+
+def written_by(process: int) -> int | None:
+    """Return how many bytes a process of ours has written, to whatever; nothing where the system does not say."""
+    try:
+        with open(f"/proc/{process}/io", "rb") as file:
+            return int(file.read().partition(b"wchar: ")[2].split(None, 1)[0])
+    except (OSError, IndexError):
+        return None
 
 
 def cut_back(most: int, folder: str, input_folder: str, remove: Callable[[str], None]) -> None:

@@ -19,7 +19,7 @@ from actbox.sandbox.whole import whole
 
 from .clerk import ClerkWorkspace
 from .conversation import Conversation
-from .disk import cut_back, is_larger
+from .disk import cut_back, room
 from .outcome import outcome_of
 from .stock import stock
 from .traits import TRAITS
@@ -78,7 +78,7 @@ class WasmSandbox(EmbeddedSandbox):
         place = self._there()
         most = self.policy.limits.workspace_mib
         size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # what is no bytes is refused below
-        if await run_blocking(is_larger, most * 2**20 - size, place.folder, place.input_folder):
+        if await run_blocking(room, most * 2**20 - size, place.folder, place.input_folder) < 0:
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
         await super().write_file(path, data)
 
@@ -188,7 +188,7 @@ def _design(place: Place | Evaluation, limits: Limits) -> Design:
 def _cut_back(evaluation: Evaluation) -> None:
     """Remove what a program that was ended has written beyond its limit. Blocks."""
     most, folder, given = evaluation.limits.workspace_mib * 2**20, evaluation.folder, evaluation.input_folder
-    if not is_larger(most, folder, given):
+    if room(most, folder, given) >= 0:
         return
     if isinstance(evaluation.workspace, ClerkWorkspace):
         cut_back(most, folder, given, evaluation.workspace.discard)

@@ -107,12 +107,13 @@ class _Printed:
 class _Instance:
     """One instance, which is used for one program or one session."""
 
-    def __init__(self, order: dict[str, Any], say: _Say, printed: list[_Printed]) -> None:
+    def __init__(self, order: dict[str, Any], say: _Say, printed: list[_Printed], on_ready: Callable[[], None]) -> None:
         self._order = order
         self._say = say
         self._printed = printed
+        self._on_ready = on_ready
         self._go = threading.Event()
-        self._dropped = False
+        self._dropped = self._last = self._told = False
         self._begun = False
         self._cpu_before = 0.0
         self._running_since: float | None = None
@@ -121,15 +122,20 @@ class _Instance:
         self._thread = threading.Thread(target=self._run, name="instance", daemon=True)
         self._thread.start()
 
-    def go(self) -> None:
-        """Let the instance read its next order."""
+    def go(self, *, last: bool) -> None:
+        """Let the instance read its next order; after the `last` it ends."""
+        self._last = last
         self._go.set()
+
+    def wait(self) -> None:
+        """Return when nothing is left of it."""
+        self._thread.join()
 
     def drop(self) -> None:
         """End the instance, which has not begun."""
         self._dropped = True
         self._go.set()
-        self._thread.join()
+        self.wait()
 
     def cpu_seconds(self) -> float:
         """Return the processor time that its programs have used."""
@@ -158,7 +164,7 @@ class _Instance:
         if not self._begun and not self._dropped:  # it could not even begin, which is told when it is wanted
             self._say(b"w", b"")
             self._go.wait()
-        if not self._dropped:
+        if not (self._dropped or self._told):
             self._stand_still()
             self._say(b"e", self._used(**told))
 
@@ -177,8 +183,13 @@ class _Instance:
         if self._begun:
             self._wait_until_relayed(sent)
             self._stand_still()
+            if self._last:  # said before the instance is taken apart, which takes as long as a short program
+                self._told = True
+                self._say(b"e", self._used())
+                raise eryx.SuspendCallback("over")
             self._say(b"r", self._used())
         else:
+            self._on_ready()
             self._say(b"w", b"")
         self._go.wait()
         self._go.clear()
@@ -212,18 +223,23 @@ class _Worker:
         if order["op"] == "compile":
             self._compile(order)
         elif order["op"] == "open":
+            if self._instance is not None:
+                self._instance.wait()
             _limit("RLIMIT_NOFILE", None)
             _limit("RLIMIT_FSIZE", order["file_bytes"])
             self._open_files = order["open_files"]
-            self._instance = _Instance(order, self._say, self._printed)
+            self._instance = _Instance(order, self._say, self._printed, self._limit_files)
         elif self._instance is not None and order["op"] == "go":
-            _limit("RLIMIT_NOFILE", _count_open_files() + self._open_files + _OWN_FILES)
             self._running.set()
-            self._instance.go()
+            self._instance.go(last=order["last"])
         elif self._instance is not None:
             self._instance.drop()
             self._instance = None
             self._say(b"d", b"")
+
+    def _limit_files(self) -> None:
+        """Let the instance that is ready open no more files than it may."""
+        _limit("RLIMIT_NOFILE", _count_open_files() + self._open_files + _OWN_FILES)
 
     def _compile(self, order: dict[str, Any]) -> None:
         """Send the compiled form of modules in a folder, in the order in which they import each other."""

@@ -109,6 +109,11 @@ class Worker:
         """Whether the process runs."""
         return self._process.poll() is None
 
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     def sees(self, folder: str) -> bool:
         """Whether an instance waits that was made for this workspace folder."""
         return self._design is not None and self._design.folder == folder
@@ -168,13 +173,13 @@ class Worker:
         self._opened += 1
         self.key, self._design = key, design
 
-    def begin(self, listener: Listener, order: bytes) -> None:
-        """Let the instance do what the frame `order` says; `listener` hears all until it has ended."""
+    def begin(self, listener: Listener, order: bytes, *, last: bool = False) -> None:
+        """Let the instance do what the frame `order` says, the `last` maybe; `listener` hears all until it is done."""
         with self._lock:
             self.key = self._design = None
             self._listener = listener
         self.post(order)
-        self._order({"op": "go"})
+        self._order({"op": "go", "last": last})
 
     def finish(self, order: bytes, seconds: float) -> bool:
         """Have the instance do a last order; return whether it has ended after so many seconds."""

@@ -1,0 +1,97 @@
+"""What CPython has and the interpreter has not: told from what the interpreter says, or from the program ahead."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import codecs
+import inspect
+import json
+import re
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+_NO_ATTRIBUTE = re.compile(r"(module |type object )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
+_NO_ARGUMENT = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
+_NO_ENCODING = re.compile(r"unknown encoding: (\S+)")
+_NO_INSTANCES = re.compile(r"cannot create '(\w+)' instances")
+
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "JSONEncoder.__init__": json.dumps,
+    "JSONDecoder.__init__": json.loads,
+}
+_TYPES: Final[dict[str, type]] = {"function": types.FunctionType, "method": types.MethodType}
+
+# The interpreter takes a class that has one of these, and goes on as if it had not.
+_COMPARE = ("lt", "le", "gt", "ge", "ne")
+_IN_PLACE = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+_OTHERS = ("bool", "len", "new", "getattr", "getattribute", "reversed", "await", "class_getitem", "del")
+_NOT_CALLED = frozenset(f"__{name}__" for name in (*_COMPARE, *(f"i{name}" for name in _IN_PLACE), *_OTHERS))
+_MAY_DEFINE = re.compile(r"\bdef\s+__(?:" + "|".join(name.strip("_") for name in sorted(_NOT_CALLED)) + r")__")
+# More source than this is not looked at closer.
+_MOST_PARSED = 1_000_000
+
+
+def lacking(type: str, message: str) -> str:
+    """Return what the interpreter has not, such as `int.from_bytes`, where that is what an error says; else nothing."""
+    if type == "AttributeError" and (found := _NO_ATTRIBUTE.match(message)):
+        kind, owner, name = found.groups()
+        has = _module_has(owner, name) if kind == "module " else _type_has(owner, name)
+        return f"{owner} has no {name}" if has else ""
+    if type == "TypeError" and (found := _NO_ARGUMENT.match(message)):
+        return f"{found[1]}() does not take {found[2]}" if _takes(found[1], found[2]) else ""
+    if type == "TypeError" and (found := _NO_INSTANCES.match(message)):
+        return f"{found[1]} makes no instances" if hasattr(builtins, found[1]) else ""
+    if type == "LookupError" and (found := _NO_ENCODING.match(message)):
+        return f"str and bytes have no {found[1]}" if _is_encoding(found[1]) else ""
+    return ""
+
+
+def not_called(source: str) -> tuple[str, int] | None:
+    """Return a special method of a program's class that the interpreter would never call, and its line, if one is."""
+    if _MAY_DEFINE.search(source) is None or len(source) > _MOST_PARSED:
+        return None
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for node in ast.walk(tree):
+        for inner in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name in _NOT_CALLED:
+                return inner.name, inner.lineno
+    return None
+
+
+# What CPython has: nothing is imported to know it
+
+
+def _module_has(module: str, name: str) -> bool:
+    return module in sys.stdlib_module_names and hasattr(sys.modules.get(module), name)
+
+
+def _type_has(owner: str, name: str) -> bool:
+    module, _, type = owner.rpartition(".")
+    if module:
+        return owner.startswith("_io.") or (
+            module in sys.stdlib_module_names and hasattr(getattr(sys.modules.get(module), type, None), name)
+        )
+    found = _TYPES.get(type, getattr(builtins, type, None))
+    return hasattr(found, name) if found is not None else name == "__dict__" or hasattr(object, name)
+
+
+def _takes(function: str, keyword: str) -> bool:
+    found = _FUNCTIONS.get(function, getattr(builtins, function, None))
+    try:
+        return found is not None and keyword in inspect.signature(found).parameters
+    except (TypeError, ValueError):  # one whose signature nobody has written down
+        return False
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        codecs.lookup(name)
+    except (LookupError, ValueError):
+        return False
+    return True
