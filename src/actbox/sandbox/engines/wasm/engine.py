@@ -20,6 +20,7 @@ from actbox.sandbox.whole import whole
 from .clerk import ClerkWorkspace
 from .conversation import Conversation
 from .disk import cut_back, room
+from .mounted import Volume, check_mounts, mount
 from .outcome import outcome_of
 from .stock import stock
 from .traits import TRAITS
@@ -46,6 +47,8 @@ class WasmSandbox(EmbeddedSandbox):
     def __init__(self, policy: Policy, upstream: Upstream | None = None, *, family: WasmSandbox | None = None) -> None:
         """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share the proxy with."""
         super().__init__(policy)
+        check_mounts(policy.mounts)
+        self._mounted: tuple[Volume, ...] = ()
         self._proxy: EgressProxy | None = family._proxy if family else None
         if policy.domains and self._proxy is None:
             from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
@@ -56,7 +59,7 @@ class WasmSandbox(EmbeddedSandbox):
         return type(self)(self.policy, family=self)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
-        design = _design(evaluation, evaluation.limits)
+        design = _design(evaluation, evaluation.limits, self._mounted)
         worker = await _worker(design)
         conversation = Conversation(worker, evaluation, self._proxy)
         ended = None
@@ -86,11 +89,16 @@ class WasmSandbox(EmbeddedSandbox):
         return by_descriptor(folder, input_folder) if HAS_DESCRIPTORS else ClerkWorkspace(folder, input_folder)
 
     async def _open_state(self) -> State:
-        return _WasmState(self._proxy)
+        return _WasmState(self._proxy, self._mounted)
 
     async def _opened(self) -> Place:
         place = await super()._opened()
-        stock().prepare(_design(place, self.policy.limits))
+        try:
+            self._mounted = await run_blocking(mount, self.policy.mounts, place.folder, place.input_folder)
+        except BaseException:
+            await super()._let_go(place)
+            raise
+        stock().prepare(_design(place, self.policy.limits, self._mounted))
         return place
 
     async def _open(self) -> None:
@@ -107,8 +115,9 @@ class WasmSandbox(EmbeddedSandbox):
 class _WasmState(State):
     """An instance that lasts from program to program, in a worker of its own."""
 
-    def __init__(self, proxy: EgressProxy | None) -> None:
+    def __init__(self, proxy: EgressProxy | None, mounted: tuple[Volume, ...]) -> None:
         self._proxy = proxy
+        self._mounted = mounted
         self._worker: Worker | None = None
         self._design: Design | None = None
         self._is_over = False
@@ -119,7 +128,7 @@ class _WasmState(State):
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         if self._worker is None:
-            self._design = _design(evaluation, evaluation.limits)
+            self._design = _design(evaluation, evaluation.limits, self._mounted)
             self._worker = await _worker(self._design)
         conversation = Conversation(self._worker, evaluation, self._proxy)
         conversation.begin(last=False)
@@ -170,7 +179,7 @@ class _WasmState(State):
             await _end(self._worker)
 
 
-def _design(place: Place | Evaluation, limits: Limits) -> Design:
+def _design(place: Place | Evaluation, limits: Limits, mounted: tuple[Volume, ...]) -> Design:
     return Design(
         folder=place.folder,
         volumes=(
@@ -178,6 +187,7 @@ def _design(place: Place | Evaluation, limits: Limits) -> Design:
             (place.input_folder, "/workspace/input", True),
             (place.input_folder, "/input", True),
             (f"{place.folder}/output", "/output", False),
+            *mounted,
         ),
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,

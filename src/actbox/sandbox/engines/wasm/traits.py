@@ -17,6 +17,7 @@ TRAITS: Final = Traits(
     packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
     network="allowed domains by http_request(), through a proxy; else none",
     domains=True,
+    mounts=("ro", "rw"),
     commands=False,
     enforced={
         "wall_seconds": "host timer",
@@ -36,5 +37,6 @@ TRAITS: Final = Traits(
     notes=(
         "a session's program that is ended while it computes takes the session's state with it",
         "sessions cannot be forked",
+        "single files are mounted 'ro' below /input only, as they are when the sandbox starts",
     ),
 )
