@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -215,3 +216,26 @@ async def test_the_librarys_own_files_lie_where_nobody_else_can_put_them(prison:
     assert list(folder.glob("eryx-embedded/*.cwasm"))
     status = folder.stat()
     assert (status.st_uid, status.st_mode & 0o077) == (os.getuid(), 0)
+
+
+async def test_runs_that_go_on_at_once_do_not_see_each_other(prison: Sandbox) -> None:
+    there, looked = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        there.set()
+        await looked.wait()
+
+    hiding = asyncio.create_task(
+        prison.run(
+            "import json, os\nopen('/tmp/mine', 'w').write('x')\njson.mine = os.environ['MINE'] = 'x'\nwait()\n"
+            "os.listdir('/tmp')",
+            tools=[wait],
+        )
+    )
+    try:
+        await there.wait()
+        seen = await prison.run("import json, os\n[os.listdir('/tmp'), hasattr(json, 'mine'), 'MINE' in os.environ]")
+    finally:
+        looked.set()
+    assert seen.value == [[], False, False], seen.error
+    assert (await hiding).value == ["mine"]

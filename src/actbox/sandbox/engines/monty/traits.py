@@ -10,6 +10,7 @@ TRAITS: Final = Traits(
     engine="monty",
     isolation="an interpreter without system calls, in worker processes with an empty environment",
     isolated=True,
+    walls="run",
     python="subset",
     packages="none; a part of the standard library is built in",
     enforced={

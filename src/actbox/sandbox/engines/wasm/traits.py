@@ -13,6 +13,7 @@ TRAITS: Final = Traits(
     engine="wasm",
     isolation="WebAssembly: CPython in an instance of its own (wasmtime), in a worker process",
     isolated=True,
+    walls="run",
     python="standard library",
     packages="none; the standard library lacks threads, processes, ctypes, bz2 and lzma",
     network="allowed domains by http_request(), through a proxy; else none",
