@@ -208,6 +208,12 @@ async def test_without_domains_there_is_no_such_function() -> None:
     assert error is not None and (error.kind, error.type) == (ErrorKind.NETWORK, "NameError")
 
 
+async def test_where_there_is_no_proxy_domains_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(actbox.Unsupported, match=f"the {ENGINE} engine .* on Linux only"):
+        actbox.open_sandbox(ENGINE, policy=Policy(domains=[AllowedDomain("api.example")]))
+
+
 async def test_a_secret_as_a_file_is_refused() -> None:
     secret = Secret("key", "s3cret-value-1234", ["https://api.example"], as_file=True)
     with pytest.raises(actbox.Unsupported, match="as a file; linux can"):

@@ -24,7 +24,6 @@ _HOST = """
 import asyncio, actbox, sys
 from actbox.sandbox.engines.wasm.runtime import runtime
 from actbox.sandbox.engines.wasm.stock import stock
-from actbox.sandbox.engines.wasm.worker import Worker
 async def main():
     async with actbox.open_sandbox("wasm") as box:
         await box.run("1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -105,6 +106,11 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
         for name in () if traits.domains else ("domains", "secrets"):
             if getattr(policy, name):
                 raise Unsupported(f"the {traits.engine} engine cannot keep Policy.{name}; the linux engine can")
+        if policy.domains and sys.platform != "linux":
+            raise Unsupported(
+                f"the {traits.engine} engine reaches Policy.domains on Linux only, by the egress proxy;"
+                " give programs a tool that makes the requests"
+            )
         for secret in policy.secrets:
             if secret.as_file:
                 raise Unsupported(
