@@ -221,3 +221,23 @@ async def test_a_run_that_is_cancelled_leaves_no_thread_and_no_process(box: Sand
         await asyncio.sleep(0.05)
     assert threading.active_count() <= before + 4
     assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_file_that_is_missing_and_a_folder_that_is_there_are_called_so(box: Sandbox) -> None:
+    result = await box.run(
+        "import os, pathlib, shutil\n"
+        "def told(call, *args):\n"
+        "    try:\n"
+        "        call(*args)\n"
+        "    except OSError as error:\n"
+        "        return type(error).__name__\n"
+        "pathlib.Path('a/b/c').mkdir(parents=True)\n"
+        "pathlib.Path('a/b').mkdir(parents=True, exist_ok=True)\n"
+        "pathlib.Path('none').unlink(missing_ok=True)\n"
+        "found = [told(call, 'none') for call in (os.stat, os.lstat, os.remove, os.rmdir, os.path.getsize)]\n"
+        "found += [told(os.rename, 'none', 'x'), told(os.mkdir, 'a'), told(os.mkdir, 'x/y'), told(os.rmdir, 'a')]\n"
+        "shutil.rmtree('a')\n"
+        "[*found, os.path.exists('a')]"
+    )
+    missing = "FileNotFoundError"
+    assert result.value == [*[missing] * 6, "FileExistsError", missing, "OSError", False], result.error

@@ -21,6 +21,7 @@ from .failure import describe_exception, keep_guest_out_of_warnings, leave_out
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .http_request import bind_http_request
 from .inbox import Inbox, InboxLoop
+from .missing import name_what_is_missing
 from .program import Compiled, compile_program, new_main, run_in
 from .randomness import reseed
 from .tools import bind_tools
@@ -84,6 +85,7 @@ class _Guest:
         keep_guest_out_of_warnings()
         _own_event_loops(inbox)
         os.symlink = _no_links  # type: ignore[assignment]
+        name_what_is_missing()
         leave_out("/python-stdlib/", "<socket_eryx>", "<ssl_eryx>")
         gc.freeze()  # at the end only what the program has made is looked through
 

@@ -34,6 +34,7 @@ _MODULES: Final = (
     "randomness",
     "inbox",
     "clerk",
+    "missing",
     "wasm",
 )
 
