@@ -11,3 +11,8 @@ HOW_TOOLS_ARE_CALLED: Final = (
     " `call_tool(name, **arguments)` calls one by its name. A call that fails raises ToolError, which the program may"
     " catch."
 )
+HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT: Final = (
+    "They are there by name and need no import. All are async: `await f({a: 1, b: 2})`, or `await f(1, 2)` with the"
+    " arguments in their order; `await Promise.all([f(1), f(2)])` makes several calls. `call_tool(name, {…})` calls one"
+    " by its name. A call that fails throws ToolError, which the program may catch."
+)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from actbox.core.counted import counted
 from actbox.core.domains import AllowedDomain
 from actbox.core.mounts import INPUT
-from actbox.tools import Tool, stubs
+from actbox.tools import Tool, stubs, typescript_declarations
 from actbox.tools.signature_text import is_writable
 
-from .calling import HOW_TOOLS_ARE_CALLED
+from .calling import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ _ONLY_NAMED = (
 
 def instructions(run: FrozenRun) -> str:
     """Return the short text for an agent's instructions."""
-    name = run.tool_name
+    name, language = run.tool_name, _language(run)
     if len(run.toolset):
         return (
-            f"You have the tool `{name}`, which runs a Python program that can call functions. Prefer one program that"
-            " makes several calls, with loops and conditions where they help, over one call at a time, and print or end"
-            f" with what you need to read. What programs can call and use is said in the description of `{name}`."
+            f"You have the tool `{name}`, which runs a {language} program that can call functions. Prefer one program"
+            " that makes several calls, with loops and conditions where they help, over one call at a time, and print or"
+            f" end with what you need to read. What programs can call and use is said in the description of `{name}`."
         )
     return (
-        f"You have the tool `{name}`, which runs a Python program. Use it to compute rather than to guess, and print or"
-        f" end with what you need to read. What programs can use is said in the description of `{name}`."
+        f"You have the tool `{name}`, which runs a {language} program. Use it to compute rather than to guess, and"
+        f" print or end with what you need to read. What programs can use is said in the description of `{name}`."
     )
 
 
@@ -134,10 +134,20 @@ def _tools(run: FrozenRun) -> str:
             f" `{DESCRIBE_TOOL}(name)` all there is to know of one."
         )
         return _joined(lookup, _how(run), run.listing.text())
-    return _joined(f"Programs can call these functions. {_how(run)}", _fenced(stubs(run.toolset).rstrip()))
+    if run.settings.language == "javascript":
+        declared = _fenced(typescript_declarations(run.toolset).rstrip(), "typescript")
+    else:
+        declared = _fenced(stubs(run.toolset).rstrip(), "python")
+    return _joined(f"Programs can call these functions. {_how(run)}", declared)
+
+
+def _language(run: FrozenRun) -> str:
+    return "JavaScript" if run.settings.language == "javascript" else "Python"
 
 
 def _how(run: FrozenRun) -> str:
+    if run.settings.language == "javascript":
+        return HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
     hidden = (
         [] if run.listing is not None else [f"`{alias}`" for alias in run.toolset.aliases.values() if alias in _OWN]
     )
@@ -158,10 +168,10 @@ def _short(tool: Tool, alias: str) -> str:
     return f"`{alias}({', '.join(names)})`{own_name}" + (f": {first_line}" if first_line else "")
 
 
-def _fenced(source: str) -> str:
+def _fenced(source: str, language: str) -> str:
     # Longer than any run of backticks in it, which what others write of their tools can have.
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
-    return f"{fence}python\n{source}\n{fence}"
+    return f"{fence}{language}\n{source}\n{fence}"
 
 
 def _joined(*parts: str) -> str:

@@ -160,7 +160,7 @@ class FrozenRun:
 
 def _are_searched(own: Toolset, settings: CodeActSettings, pinned: Listing | None) -> bool:
     """Return whether programs search these tools; in a conversation that began so they do while there are any."""
-    few = settings.search_above
+    few = settings.search_above if settings.language == "python" else None
     return few is not None and len(own) > (few if pinned is None else 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from actbox.content.render import LEAST_CHARS, MAX_CHARS
 from actbox.core.errors import InvalidValue
@@ -21,6 +21,10 @@ SEARCH_ABOVE = 50
 """With more tools than this a description lists names alone, and programs search."""
 
 
+Language = Literal["python", "javascript"]
+"""What programs are written in, as far as it matters for what a model is told of tools."""
+
+
 class CodeActOptions(TypedDict, total=False):
     """The keyword arguments of a configuration that are no tools, mounts, domains or modes; see `CodeActSettings`."""
 
@@ -29,6 +33,7 @@ class CodeActOptions(TypedDict, total=False):
     secrets: Sequence[Secret]
     variables: Mapping[str, str]
     about: str
+    language: Language
     approval_style: ApprovalStyle
     only_named_tools: bool
     file_surface: bool | None
@@ -48,7 +53,9 @@ class CodeActSettings:
     Raises `InvalidValue` for what makes no sense, and `Unsupported` for a type checker that is not installed.
 
     * `limits`, `preload`, `secrets`, `variables`: as in `Policy`.
-    * `about`: what programs are written in and with, as a sentence for the model.
+    * `about`: what programs are written in and with, as a sentence for the model. `language` says how tools are shown:
+      as stubs of Python, or as the TypeScript declarations of async functions. What reads programs before they run (the
+      style `inspected`, `static_check`) reads Python alone, and only there are many tools searched.
     * `approval_style`: when somebody is asked about tools that require approval. With `only_named_tools`, which goes
       with the style `inspected`, a program has only those tools that it names literally.
     * `file_surface`: whether programs are offered files, `/input` and `/output`; `None` where a workspace root or a
@@ -67,6 +74,7 @@ class CodeActSettings:
     secrets: tuple[Secret, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     about: str = "The program is Python: full CPython with the packages that are installed."
+    language: Language = "python"
     approval_style: ApprovalStyle = "bundled"
     only_named_tools: bool = False
     file_surface: bool | None = None
@@ -108,6 +116,13 @@ class CodeActSettings:
             from .static_check import check_available  # what it costs is for those who check
 
             check_available(self.static_check)
+        if self.language not in get_args(Language):
+            raise InvalidValue(f"language is 'python' or 'javascript', not {self.language!r}")
+        if self.language != "python" and (self.approval_style == "inspected" or self.static_check is not None):
+            raise InvalidValue(
+                "approval_style='inspected' and static_check read programs in Python; programs in JavaScript are asked"
+                " about as wholes ('bundled') or call by call ('nested')"
+            )
         if self.only_named_tools and self.approval_style != "inspected":
             raise InvalidValue("only_named_tools goes with approval_style='inspected', by which programs are read")
 

@@ -26,6 +26,7 @@ from .providers import (
     HyperlightCodeActProvider,
     LinuxCodeActProvider,
     MontyCodeActProvider,
+    NodeCodeActProvider,
     WasmCodeActProvider,
 )
 from .results import ResultFormat
@@ -34,6 +35,7 @@ from .standalone import (
     HyperlightExecuteCodeTool,
     LinuxExecuteCodeTool,
     MontyExecuteCodeTool,
+    NodeExecuteCodeTool,
     WasmExecuteCodeTool,
 )
 from .surface import ProviderOptions
@@ -54,6 +56,8 @@ __all__ = [
     "MontyCodeActProvider",
     "MontyExecuteCodeTool",
     "MontyFileMount",
+    "NodeCodeActProvider",
+    "NodeExecuteCodeTool",
     "ProviderOptions",
     "ResultFormat",
     "WasmCodeActProvider",

@@ -36,13 +36,17 @@ _HYPERLIGHT_ABOUT: Final = {
     "wasm": (
         "The program is Python 3.14 with a part of the standard library: abc, array, ast, bisect, cmath, collections,"
         " contextvars, copy, dataclasses, datetime, enum, functools, inspect, io, itertools, json, math, operator, os,"
-        " random, re, struct, sys, time, typing, unicodedata, zlib. There are no packages, no threads, no processes and"
-        " no network. There is no `await`: functions are called without it."
+        " random, re, struct, sys, time, typing, unicodedata, zlib. There are no packages, no threads and no"
+        " processes. There is no `await`: functions are called without it. Hosts that are allowed are reached by"
+        " `http_request(url, method='GET', headers=None, body=None)`, which returns a dict with `status`, `headers`,"
+        " `text` and `content` (bytes)."
     ),
     "javascript": (
-        "The program is JavaScript, without Node's modules, packages and network. Functions are async: `await f(1, 2)`"
+        "The program is JavaScript, without Node's modules and without packages. Functions are async: `await f(1, 2)`"
         " or `await f({a: 1, b: 2})`. There are console, setTimeout, and files below /workspace: files.read(path),"
         " files.readBytes(path), files.write(path, data), files.list(path), files.makeDir(path), files.remove(path)."
+        " Hosts that are allowed are reached by `await http_request(url, method, headers, body)`, which returns an"
+        " object with `status`, `headers`, `text` and `content` (bytes)."
     ),
 }
 
@@ -50,7 +54,20 @@ _HYPERLIGHT_ABOUT: Final = {
 def hyperlight_options(backend: str, options: ProviderOptions) -> ProviderOptions:
     """Return the options with what a model is told of the language, unless `about` says something else."""
     about = _HYPERLIGHT_ABOUT.get(backend)
-    return options if about is None else {"about": about, **options}
+    if about is None:
+        return options
+    return {"about": about, "language": "javascript" if backend == "javascript" else "python", **options}
+
+
+NODE_ABOUT: Final = (
+    "The program is JavaScript for Node, with Node's own modules, `import` and `require`, and `await` at the top level."
+    " The value of its last expression comes back. There are no packages of npm."
+)
+
+
+def node_options(options: ProviderOptions) -> ProviderOptions:
+    """Return the options with what a model is told of Node, unless `about` says something else."""
+    return {"about": NODE_ABOUT, "language": "javascript", **options}
 
 
 MONTY_ABOUT: Final = (

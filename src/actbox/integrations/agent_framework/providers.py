@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options
+from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options, node_options
 from .provider import EngineProvider
 from .surface import DomainInputs, MountInputs, ProviderOptions, Tools
 
@@ -71,6 +71,37 @@ class MontyCodeActProvider(EngineProvider):
             allowed_domains=allowed_domains,
             tool_name=tool_name,
             **monty_options(resource_limits, options),
+        )
+
+
+class NodeCodeActProvider(EngineProvider):
+    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions that TypeScript declares."""
+
+    ENGINE = "node"
+    DEFAULT_SOURCE_ID = "node_codeact"
+
+    def __init__(
+        self,
+        source_id: str = DEFAULT_SOURCE_ID,
+        *,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[ProviderOptions],
+    ) -> None:
+        """As `LinuxCodeActProvider`; programs in JavaScript are not read before they run."""
+        super().__init__(
+            source_id,
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **node_options(options),
         )
 
 

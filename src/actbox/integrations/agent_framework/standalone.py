@@ -15,7 +15,7 @@ from actbox.codeact.instructions import EXECUTE_CODE
 from actbox.core.errors import InvalidValue
 from actbox.tools import Approval
 
-from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options
+from .engine_options import HyperlightGuest, MontyGuest, hyperlight_options, monty_options, node_options
 from .execute_code import ExecuteCode
 from .invocation import Invocation
 from .results import Answer
@@ -199,6 +199,34 @@ class MontyExecuteCodeTool(EngineTool):
             allowed_domains=allowed_domains,
             tool_name=tool_name,
             **monty_options(resource_limits, options),
+        )
+
+
+class NodeExecuteCodeTool(EngineTool):
+    """`execute_code` in the `node` engine, as a tool of its own."""
+
+    ENGINE = "node"
+
+    def __init__(
+        self,
+        *,
+        tools: Tools | Sequence[Tools] | None = None,
+        approval_mode: Approval | None = "never_require",
+        workspace_root: str | Path | None = None,
+        file_mounts: MountInputs | None = (),
+        allowed_domains: DomainInputs | None = (),
+        tool_name: str = EXECUTE_CODE,
+        **options: Unpack[ProviderOptions],
+    ) -> None:
+        """As `NodeCodeActProvider`."""
+        super().__init__(
+            tools=tools,
+            approval_mode=approval_mode,
+            workspace_root=workspace_root,
+            file_mounts=file_mounts,
+            allowed_domains=allowed_domains,
+            tool_name=tool_name,
+            **node_options(options),
         )
 
 
