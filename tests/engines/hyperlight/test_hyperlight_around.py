@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from actbox.sandbox.engines.hyperlight.options import GuestOptions
 from actbox.testing import SandboxContract
 from tests.engines.hyperlight.conftest import STAND_IN
 
+trying = import_module("actbox.sandbox.engines.hyperlight.check")
 pytestmark = pytest.mark.usefixtures("stand_in")
 
 
@@ -305,6 +307,20 @@ held.clear()
 async def test_modules_of_the_workspace_can_be_imported(box: HyperlightSandbox) -> None:
     await box.write_text("mine.py", "answer = 42\n")
     assert (await box.run("import mine; mine.answer")).value == 42
+
+
+def test_a_machine_that_is_never_ready_is_given_up_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "hyperlight_sandbox"
+    package.mkdir()
+    (package / "__init__.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(trying, "CHECK_SECONDS", 0.5)
+    monkeypatch.setattr(trying, "why_no_hypervisor", lambda: ("", ""))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = trying.check()
+    assert (found.works, found.reason) == (False, "the virtual machine was not ready within 0.5 seconds")
+    assert "another engine" in found.advice
 
 
 async def test_a_worker_without_the_library_says_so() -> None:

@@ -10,23 +10,21 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import ErrorKind, Limits, Policy, Sandbox
+from actbox import AllowedDomain, ErrorKind, Limits, Policy, Sandbox
+from actbox.sandbox.egress.upstream import Upstream
 from actbox.testing.cases.errors import ErrorCases
-from actbox.testing.cases.files import FileCases
-from actbox.testing.cases.output import OutputCases, ResultCases
-from actbox.testing.cases.tools import ToolCases
+from actbox.testing.cases.output import ResultCases
 from actbox.testing.cases.unicode import UnicodeCases
-from actbox.testing.cases.values import FreshCases, InputCases, ValueCases
+from actbox.testing.cases.values import InputCases, ValueCases
 from tests.engines.hyperlight.conftest import checked
+from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 
 pytestmark = pytest.mark.hyperlight
 
 if checked().works:
 
-    class TestHyperlightInMachines(
-        OutputCases, ResultCases, ErrorCases, ValueCases, InputCases, FreshCases, ToolCases, UnicodeCases, FileCases
-    ):
-        """The kit's cases that are about what runs inside; the others are tried over the stand-in, in less time."""
+    class TestHyperlightInMachines(ResultCases, ErrorCases, ValueCases, InputCases, UnicodeCases):
+        """The kit's cases that are about the interpreter inside; all are tried over the stand-in, in less time."""
 
         share_box = True
 
@@ -96,6 +94,41 @@ async def test_a_program_may_sleep_and_sees_clocks_that_go(box: Sandbox) -> None
 
 
 @in_one_loop
+async def test_tools_files_and_output_are_the_hosts(box: Sandbox) -> None:
+    code = """
+import os, sys
+def attempt(do):
+    try: do()
+    except Exception as error: return f"{type(error).__name__}: {error}"
+os.makedirs("deep/er", exist_ok=True)
+with open("deep/er/a.bin", "wb") as file:
+    for n in range(20): file.write(bytes([n]) * 10_000)
+with open("/output/b.txt", "w") as file: print("ü", file=file)
+print("out"); print("err", file=sys.stderr); os.write(1, bytes([255, 10]))
+[add(1, b=2), call_tool("add", a=3, b=4), attempt(boom), attempt(lambda: add(c=1))[:9],
+ os.path.getsize("deep/er/a.bin"), open("deep/er/a.bin", "rb").read()[-1], open("/input/in.txt").read(),
+ attempt(lambda: open("/input/in.txt", "w"))[:7], sorted(os.listdir("/workspace")), os.path.exists("/etc")]
+"""
+    result = await box.run(actbox.Program(code, files={"in.txt": b"given"}), tools=[add, boom])
+    assert result.value == [
+        3,
+        7,
+        "ToolError: ValueError: bad ü",
+        "ToolError",
+        200_000,
+        19,
+        "given",
+        "OSError",
+        ["deep", "input", "output"],
+        False,
+    ], result.error
+    assert (result.stdout, result.stderr) == ("out\n\ufffd\n", "err\n")
+    assert [(artifact.name, artifact.data) for artifact in result.artifacts] == [("b.txt", "ü\n".encode())]
+    await box.remove_file("deep", recursive=True)
+    await box.remove_file("output/b.txt")
+
+
+@in_one_loop
 async def test_texts_of_any_size_go_in_and_out(box: Sandbox) -> None:
     async def echo(text: str) -> str:
         return text
@@ -122,6 +155,31 @@ async def test_a_session_keeps_its_variables_until_it_is_lost(box: Sandbox) -> N
         assert failed.error is not None and 'File "program-3.py", line 1' in failed.error.traceback
         assert not (await session.run("import os; os.abort()")).state_kept
         assert not session.alive
+
+
+@pytest.mark.parametrize(
+    "backend, asking, refused",
+    [
+        ("wasm", "http_request('{url}')['text']", "http_request('http://other.example/')"),
+        ("javascript", "(await http_request('{url}')).text", "await http_request('http://other.example/')"),
+    ],
+)
+async def test_a_request_reaches_what_the_policy_allows_and_nothing_else(
+    net: Net,  # noqa: F811
+    backend: str,
+    asking: str,
+    refused: str,
+) -> None:
+    host = await net.host("api.example")
+    policy = Policy(domains=[AllowedDomain(host.place, ["GET"], private=True)])
+    upstream = Upstream(resolve=net._resolve)
+    async with actbox.open_sandbox("hyperlight", policy=policy, upstream=upstream, backend=backend, machines=1) as box:
+        shown = f"print({asking})" if backend == "wasm" else f"console.log({asking})"
+        result = await box.run(shown.format(url=host.url))
+        assert result.stdout.strip() == "hello from api.example", result.error
+        result = await box.run(refused)
+    assert result.error is not None
+    assert (result.error.kind, result.error.type, result.error.line) == (ErrorKind.NETWORK, "PermissionError", 1)
 
 
 async def test_processor_time_ends_the_machine() -> None:

@@ -53,7 +53,9 @@ def compile_program(source: str, name: str) -> Compiled:
     # As Python counts them: str.splitlines would also divide at form feeds and line separators.
     lines = [line + "\n" for line in source.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     linecache.cache[name] = (len(source), None, lines, name)
-    return Compiled(code, any(_awaits(node) for node in ast.walk(tree)))
+    # There is no such thing without the word, and to look at every node of a program takes as long as to compile it.
+    may_await = "await" in source or "async" in source
+    return Compiled(code, may_await and any(_awaits(node) for node in ast.walk(tree)))
 
 
 def _syntax_error(message: str, name: str, line: int) -> SyntaxError:

@@ -17,6 +17,8 @@ from .machine import Machine
 from .options import GuestOptions, check_installed
 from .traits import hyperlight_traits
 
+CHECK_SECONDS = 20.0
+"""How long a check waits for a machine: many times what one takes, also where a processor is emulated."""
 DEVICES = ("/dev/kvm", "/dev/mshv")
 """How a hypervisor is reached: Linux's own, and Microsoft's below it."""
 _SWITCH_ON = (
@@ -26,7 +28,11 @@ _SWITCH_ON = (
 
 
 def check(options: GuestOptions | None = None) -> EngineCheck:
-    """Make a machine and end it. Takes some tenths of a second; without a hypervisor no time at all."""
+    """Make a machine and end it.
+
+    Takes some tenths of a second, and without a hypervisor no time at all. A machine that is not ready within
+    `CHECK_SECONDS` is given up.
+    """
     try:
         options = options or usual_options()
         check_installed(options)
@@ -86,11 +92,13 @@ def why_no_hypervisor() -> tuple[str, str]:
 
 
 async def _try(options: GuestOptions) -> None:
-    machine = await Machine.start(options)
+    machine = await Machine.start(options, seconds=CHECK_SECONDS)
     await machine.end()
 
 
 def _advice_for(reason: str) -> str:
+    if "not ready within" in reason:
+        return "Try again when this machine has less to do; else try another engine, such as wasm."
     if "VCPU" in reason or "hypervisor" in reason.lower():
         return f"The device is there, but runs no machine of this kind. {_SWITCH_ON}."
     return "Run `python -c 'import hyperlight_sandbox'`, and compare the versions of the hyperlight packages."

@@ -55,7 +55,7 @@ async def evaluate(
                 "message_bytes": limits.message_bytes,
                 "session": session,
                 "network": proxy is not None,
-                "seed": [secrets.randbits(31) for _ in range(4)],
+                "seed": [secrets.randbits(31) for _ in range(8)],
             }
         )
     except InvalidValue as error:

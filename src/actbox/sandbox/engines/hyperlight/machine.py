@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from actbox.core.counted import counted
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.guest.wire import ENVELOPE_BYTES, ProtocolError
@@ -75,11 +76,15 @@ class Machine:
         sock.setblocking(False)
 
     @classmethod
-    async def start(cls, options: GuestOptions) -> Machine:
-        """Start a worker and wait until its machine is ready. Raises `SandboxUnavailable`."""
+    async def start(cls, options: GuestOptions, *, seconds: float | None = None) -> Machine:
+        """Start a worker and wait until its machine is ready, `START_SECONDS` at most unless told.
+
+        Raises `SandboxUnavailable`.
+        """
+        most = START_SECONDS if seconds is None else seconds
         machine = await whole(run_blocking(cls._spawn), lambda made: made.end())
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(most):
                 await machine._send(b"c", _json({**options.to_command(), **guest_code(options.language)}))
                 kind, data = await machine._frame(_MOST_STATE)
             state = _state(kind, data)
@@ -89,7 +94,7 @@ class Machine:
                 raise SandboxUnavailable(f"the virtual machine does not start: {why}")
         except TimeoutError:
             await machine.end()
-            raise SandboxUnavailable(f"the virtual machine was not ready within {START_SECONDS:g} seconds") from None
+            raise SandboxUnavailable(f"the virtual machine was not ready within {counted(most, 'second')}") from None
         except MachineLost as error:
             await machine.end()
             raise SandboxUnavailable(f"the virtual machine does not start: {error}") from None

@@ -17,6 +17,7 @@ def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
         engine="hyperlight",
         isolation=f"a virtual machine without an operating system{memory}, in a worker process of its own",
         isolated=True,
+        walls="run",
         languages=("python",) if is_python else ("javascript",),
         python="core" if is_python else "none",
         packages="none, and of the standard library some 57 modules" if is_python else "none",
