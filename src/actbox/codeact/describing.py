@@ -37,8 +37,9 @@ def instructions(run: FrozenRun) -> str:
     if len(run.toolset):
         return (
             f"You have the tool `{name}`, which runs a {language} program that can call functions. Prefer one program"
-            " that makes several calls, with loops and conditions where they help, over one call at a time, and print or"
-            f" end with what you need to read. What programs can call and use is said in the description of `{name}`."
+            " that makes several calls, with loops and conditions where they help, over one call at a time, and print"
+            " or end with what you need to read. What programs can call and use is said in the description of"
+            f" `{name}`."
         )
     return (
         f"You have the tool `{name}`, which runs a {language} program. Use it to compute rather than to guess, and"

@@ -166,6 +166,12 @@ def test_a_quota_counts_what_others_wrote_and_every_entry(tmp_path: Path) -> Non
     os.close(folder)
 
 
+def test_runs_are_kept_from_each_other_and_reach_domains_and_mounts_in_two_modes() -> None:
+    for backend in ("wasm", "javascript"):
+        traits = actbox.open_sandbox("hyperlight", backend=backend).traits
+        assert (traits.walls, traits.domains, traits.mounts) == ("run", True, ("ro", "rw"))
+
+
 def test_javascript_has_no_sessions_and_says_so() -> None:
     box = actbox.open_sandbox("hyperlight", backend="javascript")
     assert box.traits.languages == ("javascript",)

@@ -203,7 +203,6 @@ def start(dispatch: Any) -> None:
     """Make the interpreter that the machine's snapshot has."""
     global _interpreter
     _interpreter = Interpreter(HostChannel(dispatch))
-    gc.collect()
     gc.freeze()  # a collection would write to every object there is, and so to every page of the snapshot
 
 
