@@ -61,6 +61,7 @@ async def main() -> None:
             await show(engine)
         else:
             print(f"── {engine} does not work here: {found.reason}")
+            print("  to do:   ", found.advice)
 
 
 if __name__ == "__main__":

@@ -80,21 +80,19 @@ def _strongest(allow_unisolated: bool) -> str:
 
     An engine that isolates nothing counts only where that is allowed.
     """
-    isolating = [name for name in FULL_CPYTHON if TABLE[name].isolates]
-    if len(isolating) == 1 and not allow_unisolated:
-        chosen = isolating[0]
+    considered = [name for name in FULL_CPYTHON if TABLE[name].isolates or allow_unisolated]
+    not_working = []
+    for chosen in considered:
+        found = None if chosen in _found_working else TABLE[chosen].check()
+        if found is None or found.works:
+            break
+        not_working.append(f"{chosen}: {found.reason}")
     else:
-        reasons = []
-        for chosen in FULL_CPYTHON if allow_unisolated else isolating:
-            found = None if chosen in _found_working else TABLE[chosen].check()
-            if found is None or found.works:
-                _found_working.add(chosen)
-                break
-            reasons.append(f"{chosen}: {found.reason}")
-        else:
-            return isolating[0]
-        if not TABLE[chosen].isolates:
-            _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, since no other works here: %s", chosen, reasons)
-            return chosen
-    _log.info("auto: the %s engine, the strongest of %s that runs full CPython", chosen, ", ".join(FULL_CPYTHON))
+        return considered[0]
+    _found_working.add(chosen)
+    why = "; ".join([f"the first of {', '.join(considered)} that works here", *not_working])
+    if TABLE[chosen].isolates:
+        _log.info("auto: the %s engine, %s", chosen, why)
+    else:
+        _log.warning("auto: the %s engine, WITHOUT ANY ISOLATION, %s", chosen, why)
     return chosen
