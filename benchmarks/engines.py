@@ -5,6 +5,7 @@ python benchmarks/engines.py --quick                the same with few samples, t
 python benchmarks/engines.py --only linux wasm      measure some; of the others the last figures are kept
 python benchmarks/engines.py --figures FILE ...     take figures of engines in that were measured on another machine
 python benchmarks/engines.py --write FILE ...       only write what was measured to a file, for `--figures`
+python benchmarks/engines.py --page                 measure nothing; make the page anew
 python benchmarks/engines.py --check                measure nothing; fail where the table says what engines no longer do
 """
 
@@ -109,10 +110,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), metavar="ENGINE", help="measure these alone")
     parser.add_argument("--figures", type=Path, help="what --write has written on another machine")
     parser.add_argument("--write", type=Path, help="write what was found to this file, and do nothing else")
+    parser.add_argument("--page", action="store_true", help="measure nothing, and make the page anew")
     parser.add_argument("--check", action="store_true", help="measure nothing, and compare the table with the engines")
     arguments = parser.parse_args()
-    if arguments.check:
+    if arguments.check or arguments.page:
         today = {engine: actbox.check(engine).traits for engine in actbox.ENGINES}
+    if arguments.page:
+        kept = json.loads(RESULTS.read_text())
+        for name, (engine, _) in VARIANTS.items():
+            if (traits := today[engine]) is not None:
+                kept[name]["traits"] = traits.to_dict()
+        _keep(kept)
+        return
+    if arguments.check:
         raise SystemExit("\n".join(outdated(json.loads(RESULTS.read_text()), today)) or 0)
     effort = QUICK if arguments.quick else FULL
     about = machine()
@@ -129,10 +139,14 @@ def main() -> None:
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     # What could not be measured here and now leaves what was measured before, which says when and where.
     kept |= {name: of_it for name, of_it in found.items() if "figures" in of_it or "figures" not in kept.get(name, {})}
-    RESULTS.write_text(json.dumps({name: kept[name] for name in VARIANTS if name in kept}, indent=2) + "\n")
-    print(f"the table and the picture are in {write_page(kept)}")
+    _keep(kept)
     failed = [f"{name}: {of_it['reason']}" for name, of_it in found.items() if "figures" not in of_it]
     print("\n".join(["not measured here:", *failed]) if failed else "all engines were measured")
+
+
+def _keep(kept: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps({name: kept[name] for name in VARIANTS if name in kept}, indent=2) + "\n")
+    print(f"the table and the picture are in {write_page(kept)}")
 
 
 if __name__ == "__main__":

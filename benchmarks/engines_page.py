@@ -41,7 +41,7 @@ def outdated(kept: Mapping[str, Mapping[str, Any]], today: Mapping[str, actbox.T
     """
     found = []
     if PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip() != table(kept):
-        found.append(f"{PAGE.name} was changed by hand, or not made again: python benchmarks/engines.py")
+        found.append(f"{PAGE.name} was changed by hand, or not made again: python benchmarks/engines.py --page")
     for name, traits in today.items():
         if traits is None:
             continue
