@@ -28,6 +28,9 @@ from tests.engines.ssh.ssh_server import WITHOUT_SSHD, SshServer, find_sshd, ssh
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
 
+# The runtime that the container engine is tried with, such as runsc; where there is none, the usual one.
+CONTAINER_RUNTIME = "ACTBOX_TESTS_CONTAINER_RUNTIME"
+
 # What the linux engine cannot do without, tried by itself: a user namespace with an id mapped, and a mount in it.
 _MAKES_NAMESPACES = """
 import ctypes, os
@@ -49,7 +52,7 @@ def engine_check(engine: str) -> EngineCheck:
     An engine that breaks must not hide behind tests that are skipped where it does not work.
     """
     if engine not in _checked:
-        _checked[engine] = actbox.check(engine)
+        _checked[engine] = _check(engine)
     found = _checked[engine]
     if engine == "linux" and not found.works and os.environ.get(WITHOUT_LINUX) != "1" and not why_no_namespaces():
         pytest.fail(
@@ -61,6 +64,19 @@ def engine_check(engine: str) -> EngineCheck:
 
 
 _checked: dict[str, EngineCheck] = {}
+
+
+def _check(engine: str) -> EngineCheck:
+    found = actbox.check(engine)
+    if found.works and (told := _told(engine)):
+        return EngineCheck(engine=engine, works=True, traits=actbox.open_sandbox(engine, **told).traits)
+    return found
+
+
+def _told(engine: str) -> dict[str, Any]:
+    """Return the options of its own that an engine is to be tried with."""
+    runtime = os.environ.get(CONTAINER_RUNTIME, "")
+    return {"runtime": runtime} if runtime and engine == "container" else {}
 
 
 @functools.cache
@@ -155,7 +171,7 @@ async def open_box(engine: str) -> AsyncIterator[OpenBox]:
                 if name not in traits.enforced:
                     pytest.skip(f"{engine} does not enforce {name}")
             policy = Policy(limits=Limits(**limits))
-        box = actbox.open_sandbox(engine, policy=policy, allow_unisolated=True, **given)
+        box = actbox.open_sandbox(engine, policy=policy, allow_unisolated=True, **_told(engine), **given)
         await box.start()
         boxes.append(box)
         return box
