@@ -115,3 +115,31 @@ async def test_a_result_too_long_for_a_message_is_cut_and_not_lost(open_box: Ope
         result = await box.run(code)
         assert result.error is None or result.error.kind is ErrorKind.RUNTIME, result.error
         assert result.success == ("raise" not in code and "/" not in code)
+
+
+_INTERFACES = """
+import fcntl, os, stat, struct
+names = set()
+for number in range(64):
+    try:
+        if not stat.S_ISSOCK(os.fstat(number).st_mode): continue
+    except OSError:
+        continue
+    for index in range(1, 64):
+        try:
+            told = fcntl.ioctl(number, 0x8910, struct.pack('16si20x', b'', index))  # SIOCGIFNAME
+        except OSError:
+            continue
+        names.add(told[:16].rstrip(bytes(1)).decode())
+sorted(names - {'lo'})
+"""
+
+
+async def test_no_socket_that_a_program_is_born_with_tells_of_the_hosts_network(isolated_box: Sandbox) -> None:
+    """A socket belongs to the network namespace that it was made in, and says which interfaces there are."""
+    result = await isolated_box.run(_INTERFACES)
+    assert (result.error, result.value) == (None, [])
+    if isolated_box.traits.sessions:
+        async with isolated_box.session() as session:
+            result = await session.run(_INTERFACES)
+            assert (result.error, result.value) == (None, [])

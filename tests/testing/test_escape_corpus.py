@@ -64,7 +64,10 @@ def _has_walls(engine: str) -> bool:
 for _name in filter(_has_walls, actbox.ENGINES):
     _class = f"Test{_name.title()}Walls"
     _made = type(_class, (_Engine,), {"engine": _name, "__module__": __name__})
-    globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART else _made
+    if _name == "container":  # of which tests/escape tries many more in the run of the engines
+        globals()[_class] = pytest.mark.long(_made)
+    else:
+        globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART else _made
 
 
 async def test_a_sandbox_without_walls_must_say_so() -> None:

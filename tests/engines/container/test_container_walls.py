@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -11,6 +13,9 @@ import pytest_asyncio
 import actbox
 from actbox import ErrorKind, FileError, Limits, Policy, Sandbox, Unsupported
 from actbox.sandbox.engines.container.engine import ContainerSandbox
+from actbox.sandbox.remote.agent import Agent
+from actbox.sandbox.remote.agent_guest import AgentGuest
+from actbox.sandbox.remote.lent import _LentEnds
 from tests.engines.container.containers import RUNTIMES, needs
 
 pytestmark = pytest.mark.engines
@@ -243,3 +248,68 @@ async def test_a_program_that_kills_all_it_can_hurts_its_own_sandbox_only(runtim
 def test_what_a_container_cannot_keep_is_refused_by_the_name_of_what_can(policy: Policy) -> None:
     with pytest.raises(Unsupported, match="linux"):
         actbox.open_sandbox("container", policy=policy)
+
+
+async def test_a_guest_has_the_hosts_own_channel_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that begin at once the agent carries for those for which none was ready; nobody sees a difference."""
+    client = needs()
+    if not client.is_local or os.geteuid() != 0 or os.path.exists("/sys/fs/selinux/enforce"):
+        pytest.skip("nothing is lent to guests here")
+    kinds: list[str] = []
+    start = Agent.start_guest
+
+    def note(self: Agent, *given: Any) -> AgentGuest:
+        guest = start(self, *given)
+        kinds.append(type(guest).__name__)
+        return guest
+
+    monkeypatch.setattr(Agent, "start_guest", note)
+
+    @actbox.tool
+    def double(number: int) -> int:
+        """Double."""
+        return 2 * number
+
+    code = (
+        "import sys\nprint(number)\nopen('/dev/stdout', 'a').write('again\\n')\nprint('e', file=sys.stderr)\n"
+        "double(number)"
+    )
+    async with actbox.open_sandbox("container") as box:
+        first = await box.run(actbox.Program(code, inputs={"number": 1}), tools=[double])
+        assert (first.error, first.value, first.stdout, first.stderr) == (None, 2, "1\nagain\n", "e\n")
+        assert kinds == ["LentGuest"]
+        programs = [actbox.Program(code, inputs={"number": number}) for number in range(6)]
+        results = await asyncio.gather(*(box.run(program, tools=[double]) for program in programs))
+        assert [(result.error, result.value) for result in results] == [(None, 2 * number) for number in range(6)]
+        assert {result.stdout for result in results} == {f"{number}\nagain\n" for number in range(6)}
+        assert (await box.execute(["cat"], stdin=b"x" * 100_000)).stdout == "x" * 100_000
+
+
+async def test_guests_that_wait_and_are_killed_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs()
+    ended: list[object] = []
+    end = _LentEnds._end
+
+    def note(self: _LentEnds, *given: Any) -> None:
+        end(self, *given)
+        ended.append(self)
+
+    monkeypatch.setattr(_LentEnds, "_end", note)
+    kill = """
+import contextlib, os
+killed = 0
+for name in os.listdir('/proc'):
+    with contextlib.suppress(OSError):
+        if name.isdigit() and open(f'/proc/{name}/comm').read() == 'actbox-keeper\\n' and int(name) != os.getppid():
+            os.kill(int(name), 9)
+            killed += 1
+killed
+"""
+    async with actbox.open_sandbox("container") as box:
+        for _ in range(3):
+            ended.clear()
+            result = await box.run(kill)
+            assert result.error is None
+            while len(ended) < result.value:  # until those that were killed are known to be
+                await asyncio.sleep(0.01)
+            assert (await box.run("'alive'")).value == "alive"

@@ -16,6 +16,9 @@ from .watches import leave_half_to_host
 GUEST_ID = 1000
 # Below 65534 (nobody), so that it also exists where a container maps 65536 ids, and owned by no Debian account.
 _PRIVILEGED_HOST_ID = 65533
+# A socket belongs to the network that it was made in, and tells whoever holds it of the interfaces there: guests hold
+# some that the nursery makes.
+_APART = linux.CLONE_NEWNS | linux.CLONE_NEWNET
 
 
 def has_privilege() -> bool:
@@ -36,14 +39,14 @@ class Identity:
         `users` is the user namespace of a nursery that has died, to be taken up again; -1 makes a new one.
         """
         if self.privileged:
-            linux.unshare(linux.CLONE_NEWNS)
+            linux.unshare(_APART)
             return
         if users >= 0:
             linux.setns(users, linux.CLONE_NEWUSER)
-            linux.unshare(linux.CLONE_NEWNS)
+            linux.unshare(_APART)
             return
         uid, gid = os.geteuid(), os.getegid()
-        linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
+        linux.unshare(linux.CLONE_NEWUSER | _APART)
         write_map("self", GUEST_ID, uid, gid, deny_setgroups=True)
         leave_half_to_host()
 

@@ -50,7 +50,7 @@ class LentStock:
 
     def refill(self) -> None:
         """See to it that guests wait; in any thread."""
-        if len(self._waiting) < READY:
+        if sum(ends.is_usable for ends in list(self._waiting)) < READY:
             self._connection.soon(self._lend)
 
     def take(self) -> _LentEnds | None:
@@ -75,6 +75,11 @@ class LentStock:
         if not self._is_inside:
             linux.setns(self._namespace, linux.CLONE_NEWNET)
             self._is_inside = True
+        for ends in list(self._waiting):
+            if not ends.is_usable:
+                with contextlib.suppress(ValueError):  # it was taken just now, and found to be of no use
+                    self._waiting.remove(ends)
+                    ends.close()
         with contextlib.suppress(OSError):  # too many are open: the agent carries for the next run, if it can
             while len(self._waiting) < READY and not self._connection.is_over:
                 self._waiting.append(_LentEnds(self._connection, self._lender.user))
