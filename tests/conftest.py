@@ -133,7 +133,7 @@ def ssh_on_a_machine(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def options(engine: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What another process has to say beside the engine's name."""
-    return request.getfixturevalue("server").engine.machine if engine == "ssh" else {}
+    return request.getfixturevalue("server").engine.machine if engine == "ssh" else _told(engine)
 
 
 @pytest.fixture
