@@ -1,8 +1,9 @@
 """The agent: one process, started by whatever can start one (`podman exec`, `ssh`), by which our guests run there.
 
 It needs nothing installed. The host sends the guest's own code over standard input (`agent_boot.py`), then speaks
-frames (`frames.py`): it opens guests, which the zygote forks, and the agent carries what goes in and out of them; it
-asks for files, which threads of the agent read and write. When the host goes, so does all that the agent made.
+frames (`frames.py`): it opens guests, which the zygote forks, and the agent carries what goes in and out of them
+(`agent_run.py`), unless they were lent the host's own descriptors for that (`agent_lent.py`); it asks for files, which
+threads of the agent read and write. When the host goes, so does all that the agent made.
 """
 
 from __future__ import annotations
