@@ -164,7 +164,7 @@ class Agent:
             raise
         if lender is not None:
             self._stock = LentStock(self._connection, lender)
-            self.prepare()
+            self._stock.fill()
         self.python: tuple[int, ...] = tuple(part for part in said.get("python", ()) if type(part) is int)[:3]
         """The version of its interpreter."""
         self.platform = str(said.get("platform", ""))[:50]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,19 @@ class LentStock:
         """See to it that guests wait; in any thread."""
         if sum(ends.is_usable for ends in list(self._waiting)) < READY:
             self._connection.soon(self._lend)
+
+    def fill(self) -> None:
+        """Do as `refill`, and wait for it; not in the connection's thread."""
+        done = threading.Event()
+
+        def lend() -> None:
+            try:
+                self._lend()
+            finally:
+                done.set()
+
+        self._connection.soon(lend, done.set)
+        done.wait()
 
     def take(self) -> _LentEnds | None:
         """Return one of them, if there is any."""
