@@ -63,9 +63,13 @@ class Refused(Exception):
 class HostMounts:
     """Makes mounts in the namespace where the host's files are seen, which nobody else changes."""
 
-    def __init__(self, identity: Identity, owner_namespace: int) -> None:
-        """`owner_namespace` is what `Identity.owner_namespace` returned; -1 where this is not root."""
+    def __init__(self, identity: Identity, owner_namespace: int, sockets: int) -> None:
+        """`owner_namespace` is what `Identity.owner_namespace` returned; -1 where this is not root.
+
+        `sockets` is a descriptor of the list that the kernel keeps of the sockets in the host's network.
+        """
         self._identity = identity
+        self._sockets = sockets
         self._owner_namespace = owner_namespace
         self._below: Dict[Tuple[str, str], List[Tuple[str, str]]] = {}
 
@@ -139,7 +143,7 @@ class HostMounts:
                 raise Refused(
                     "%s cannot be mounted %s, since %s is mounted in it, which %s" % (name, how, where, which)
                 )
-        if not overlay and (found := _socket_below(path)):  # in an overlay a socket is dead
+        if not overlay and (found := _socket_below(path, self._sockets)):  # in an overlay a socket is dead
             raise Refused(
                 "%s cannot be mounted, since a process of the host has the socket %s in it, which the program could"
                 " talk to; mount it as an overlay, where sockets are dead" % (name, found)
@@ -173,7 +177,7 @@ def _open_same(mount: Dict[str, Any]) -> int:
     )
 
 
-def _socket_below(path: str) -> str:
+def _socket_below(path: str, sockets: int) -> str:
     """Return where a socket lies below a folder that a process of the host has bound, "" if none is known.
 
     The kernel tells a socket by the name that it was bound with. That may lead through links, or begin in the working
@@ -182,7 +186,8 @@ def _socket_below(path: str) -> str:
     inside = path.rstrip("/") + "/"
     folders: Dict[str, str] = {}
     starts: List[str] = []
-    with open("/proc/self/net/unix", "rb") as file:
+    os.lseek(sockets, 0, os.SEEK_SET)  # the kernel lists them anew
+    with open(sockets, "rb", closefd=False) as file:
         lines = file.read().splitlines()[1:]
     for words in (line.split(None, 7) for line in lines):
         name = os.fsdecode(words[7]) if len(words) == 8 else "@"

@@ -145,9 +145,10 @@ class _Nursery:
         identity = self._identity
         shelf = os.dup(descriptors[-1]) if kept else -1
         owner_namespace = identity.owner_namespace() if identity.privileged else -1
+        sockets = os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)  # of the network that is left
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
         self._places = Places(environment, shelf)
-        self._host_mounts = HostMounts(identity, owner_namespace)
+        self._host_mounts = HostMounts(identity, owner_namespace, sockets)
         self._variables = variables
         self._birthplace = self._places.birthplace([])
         self._filters = {

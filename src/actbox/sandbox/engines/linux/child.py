@@ -214,7 +214,7 @@ class Child(GuestProcess):
             return ""
         try:
             return self._group.limit_reached()
-        except FileNotFoundError:  # it is buried, and its ending says this
+        except OSError:  # it has been buried meanwhile, and its group removed
             return ""
 
     def _bury(self) -> None:
