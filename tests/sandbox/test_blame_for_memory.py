@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from actbox import ErrorInfo, ErrorKind, Limits
 from actbox.sandbox.channel.messages import Done
 from actbox.sandbox.ending import Ending
+from actbox.sandbox.engines.linux.child import Child
 from actbox.sandbox.verdict import verdict
 
 LIMITS = Limits(memory_mib=64)
@@ -44,6 +47,16 @@ def test_the_program_and_the_cause_are_both_told(kind: ErrorKind) -> None:
 def test_other_failures_keep_their_own_words(kind: ErrorKind, limit: str) -> None:
     error = told(kind, limit)
     assert (error.kind, error.limit, error.message) == (kind, "", "Command failed")
+
+
+def test_a_group_that_was_removed_meanwhile_has_nothing_to_say() -> None:
+    class Gone:
+        def limit_reached(self) -> str:
+            raise OSError(errno.ENODEV, "No such device")
+
+    child = Child.__new__(Child)
+    child._group = Gone()  # type: ignore[assignment]
+    assert child.limit_reached() == ""
 
 
 def test_a_program_that_did_without_the_child_has_succeeded() -> None:

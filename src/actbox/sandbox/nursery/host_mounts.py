@@ -60,13 +60,18 @@ class Refused(Exception):
     """Something that a policy names cannot be mounted; the message is a sentence for whoever made the policy."""
 
 
+def open_sockets() -> int:
+    """Return a descriptor of the list that the kernel keeps of the Unix sockets in this process's network."""
+    return os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)
+
+
 class HostMounts:
     """Makes mounts in the namespace where the host's files are seen, which nobody else changes."""
 
     def __init__(self, identity: Identity, owner_namespace: int, sockets: int) -> None:
         """`owner_namespace` is what `Identity.owner_namespace` returned; -1 where this is not root.
 
-        `sockets` is a descriptor of the list that the kernel keeps of the sockets in the host's network.
+        `sockets` is what `open_sockets` returned in the host's network.
         """
         self._identity = identity
         self._sockets = sockets

@@ -19,7 +19,7 @@ from ..guest.rehearsal import rehearse
 from . import linux, seccomp
 from .child import Birth, be_child
 from .datagrams import DescriptorsLost, receive, send
-from .host_mounts import HostMounts, Refused
+from .host_mounts import HostMounts, Refused, open_sockets
 from .identity import Identity, has_privilege
 from .places import Places
 from .preload import LeftThreads, import_all
@@ -145,7 +145,7 @@ class _Nursery:
         identity = self._identity
         shelf = os.dup(descriptors[-1]) if kept else -1
         owner_namespace = identity.owner_namespace() if identity.privileged else -1
-        sockets = os.open("/proc/self/net/unix", os.O_RDONLY | os.O_CLOEXEC)  # of the network that is left
+        sockets = open_sockets()
         identity.enter(descriptors[0] if kept and not identity.privileged else -1)
         self._places = Places(environment, shelf)
         self._host_mounts = HostMounts(identity, owner_namespace, sockets)

@@ -17,7 +17,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
 from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.nursery import linux
-from actbox.sandbox.nursery.host_mounts import HostMounts, Refused
+from actbox.sandbox.nursery.host_mounts import HostMounts, Refused, open_sockets
 from actbox.sandbox.nursery.identity import Identity, has_privilege, write_map
 
 _AT_FDCWD = -100
@@ -40,10 +40,13 @@ def show(mount: FileMount, place: str, user: int) -> str:
             "is_folder": mount.host_path.is_dir(),
             "mode": mount.mode,
         }
+        sockets = open_sockets()
         try:
-            HostMounts(Identity(privileged=False), -1).check(asked)
+            HostMounts(Identity(privileged=False), -1, sockets).check(asked)
         except Refused as why:
             raise SandboxUnavailable(str(why)) from why
+        finally:
+            os.close(sockets)
     if sys.platform == "linux" and has_privilege():
         with contextlib.suppress(OSError):  # a file system that cannot: programs may then do what others may
             _show_mapped(str(mount.host_path), place, user)
