@@ -32,7 +32,7 @@ test: ## run the tests, on all processors; ends with what could not run here, an
 
 .PHONY: test-long
 test-long: ## run the tests that take minutes
-	@$(in_venv) && $(pytest) -n auto -m long
+	@$(in_venv) && $(pytest) -n auto --timeout 3600 -m long
 
 .PHONY: test-engines
 test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
