@@ -11,7 +11,7 @@ import sys
 
 import actbox
 
-ENGINE = "all"  # or one word: linux, container, wasm, monty, hyperlight, process
+ENGINE = "all"  # or one word: linux, container, process, wasm, monty, hyperlight
 
 ORDERS = "tea,3\ncoffee,2\ncake,12\n"
 
@@ -55,7 +55,10 @@ async def show(engine: str) -> None:
 
 async def main() -> None:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ENGINE
-    for engine in actbox.ENGINES_OF["python"] if wanted == "all" else [wanted]:
+    engines = actbox.ENGINES_OF["python"]  # those of other languages take other programs
+    if wanted not in ("all", *engines):
+        sys.exit(f"{wanted} runs no Python; these do: {', '.join(engines)}, or all")
+    for engine in engines if wanted == "all" else [wanted]:
         found = actbox.check(engine)
         if found.works:
             await show(engine)

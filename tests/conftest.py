@@ -231,6 +231,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{count:4} × {reason}")
     if not reasons:
         terminalreporter.write_line("nothing: everything ran")
+    if "not engines" in terminalreporter.config.option.markexpr:
+        apart = ", ".join(sorted(INSTALLED_APART))
+        terminalreporter.write_line(
+            f"     left to `make test-engines`: the engines {apart}, whether they are here or not"
+        )
 
 
 def literal(value: object) -> str:

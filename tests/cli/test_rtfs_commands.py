@@ -20,6 +20,10 @@ def test_the_language_can_be_said(actbox):
     assert actbox("run", "--language", "rtfs", "-", input=b"(+ 1 2)").stdout == b"3\n"
 
 
+def test_a_sandbox_says_the_language_where_nothing_else_does(actbox):
+    assert actbox("run", "--sandbox", "rtfs", "-c", "(+ 1 2)").stdout == b"3\n"
+
+
 def test_json_has_the_value_and_the_engine(actbox):
     document = json.loads(actbox("run", "--language", "rtfs", "-c", "{:a 1}", "--json").stdout)
     assert (document["value"], document["value_text"], document["sandbox"]) == ({"a": 1}, "{:a 1}", "rtfs")

@@ -43,8 +43,7 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)
     except SandboxUnavailable as error:
-        hint = "actbox doctor says what works here; --allow-unisolated runs programs as you, with no isolation"
-        return _complain(str(error), hint, SANDBOX_FAILED)
+        return _complain(str(error), "actbox doctor says what works here", SANDBOX_FAILED)
     except ActboxError as error:
         return _complain(str(error), "actbox --help lists what there is", USAGE)
     except (KeyboardInterrupt, typer.Abort):
@@ -96,7 +95,8 @@ def run(
     language: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="python, javascript, typescript or rtfs; unless told, what the suffix of FILE says."
+            metavar="NAME",
+            help="python, javascript, typescript or rtfs; else what FILE's suffix says, else what the sandbox runs.",
         ),
     ] = None,
     sandbox: Annotated[str, _SANDBOX] = "auto",
@@ -149,7 +149,7 @@ def run(
     ] = None,
     allow_unisolated: Annotated[bool, _ALLOW] = False,
 ) -> int:
-    """Run a program in a sandbox: Python, or RTFS.
+    """Run a program in a sandbox: Python, JavaScript, TypeScript or RTFS.
 
     Its output appears as it is printed. As with `python FILE`, the value of a last expression is not: `--json` has it.
     Of an RTFS program, which prints nothing, it is the value that appears.
@@ -176,6 +176,7 @@ def run(
         output=output,
         rules=rules or [],
         language=language,
+        sandbox=sandbox,
     )
     engine = request.engine if sandbox == "auto" else sandbox
     opening = Opening(engine=engine, allow_unisolated=allow_unisolated, options=options_from(options or []))

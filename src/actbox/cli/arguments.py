@@ -16,7 +16,7 @@ from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount, MountMode
 from actbox.core.policy import Policy
 from actbox.core.program import MAX_SOURCE_BYTES, Program
-from actbox.sandbox.languages import ENGINES_OF
+from actbox.sandbox.languages import ENGINES_OF, language_of
 
 from .exits import UsageError
 
@@ -69,6 +69,7 @@ def parse_request(
     output: Path | None,
     rules: Sequence[str] = (),
     language: str | None = None,
+    sandbox: str = "auto",
 ) -> RunRequest:
     """Return the program and policy that the options describe. Raises `UsageError`, which names the wrong option."""
     chosen = _rules(rules)
@@ -81,7 +82,7 @@ def parse_request(
             preload=tuple(preload),
         )
         values = _inputs(inputs)
-        language = language_of_file(file, language)
+        language = language_of_file(file, language, sandbox)
         source, name = _source(file, code, language)
         program = Program(source, language, inputs=values, name=name)
     except InvalidValue as error:
@@ -157,10 +158,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"JSON has no {name}")
 
 
-def language_of_file(file: str | None, language: str | None) -> str:
-    """Return the language that `--language` says, else that of the file's suffix. Raises `UsageError`."""
+def language_of_file(file: str | None, language: str | None, sandbox: str = "auto") -> str:
+    """Return the language that `--language` says, else the file's suffix, else the sandbox. Raises `UsageError`."""
     if language is None:
-        return _LANGUAGES.get(Path(file).suffix, "python") if file is not None else "python"
+        return _LANGUAGES.get(Path(file or "").suffix) or language_of(sandbox)
     if language not in ENGINES_OF:
         raise UsageError(f"--language {language}: there is no such language", f"there are: {', '.join(ENGINES_OF)}")
     return language

@@ -32,7 +32,7 @@ The others, of other languages or of less than full CPython, are opened by name 
 def check(engine: str) -> EngineCheck:
     """Try an engine on this machine, without running a program. Takes up to a second."""
     if engine not in TABLE:
-        raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+        raise InvalidValue(f"there is no engine {engine!r} to check; there are: {', '.join(ENGINES)}")
     return TABLE[engine].check()
 
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from .egress.upstream import Upstream
 
 
+# What the standard library has on POSIX systems only.
+_OF_POSIX: Final = frozenset({"fcntl", "grp", "pty", "pwd", "resource", "termios"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One row of the table of engines."""
@@ -38,7 +42,15 @@ class Engine:
 
     def check(self) -> EngineCheck:
         """Try the engine on this machine."""
-        found: EngineCheck = self._imported().check()
+        try:
+            module = self._imported()
+        except ModuleNotFoundError as error:
+            if error.name not in _OF_POSIX:
+                raise
+            reason = f"it needs what this system has not: {error.name}"
+            advice = "Use Linux or macOS, or another engine."
+            return EngineCheck(engine=self.name, works=False, reason=reason, advice=advice)
+        found: EngineCheck = module.check()
         return found
 
     def options(self) -> list[str]:

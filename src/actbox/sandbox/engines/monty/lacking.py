@@ -27,8 +27,10 @@ _TYPES: Final[dict[str, type]] = {"function": types.FunctionType, "method": type
 # The interpreter takes a class that has one of these, and goes on as if it had not.
 _COMPARE = ("lt", "le", "gt", "ge", "ne")
 _IN_PLACE = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
-_OTHERS = ("bool", "len", "new", "getattr", "getattribute", "reversed", "await", "class_getitem", "del")
-_NOT_CALLED = frozenset(f"__{name}__" for name in (*_COMPARE, *(f"i{name}" for name in _IN_PLACE), *_OTHERS))
+_ACCESS = ("getattr", "getattribute", "setattr", "delattr", "get", "set", "delete", "set_name", "class_getitem")
+_OTHERS = ("bool", "len", "new", "reversed", "await", "del", "format")
+_NAMES = (*_COMPARE, *(f"i{name}" for name in _IN_PLACE), *_ACCESS, *_OTHERS)
+_NOT_CALLED = frozenset(f"__{name}__" for name in _NAMES)
 _MAY_DEFINE = re.compile(r"\bdef\s+__(?:" + "|".join(name.strip("_") for name in sorted(_NOT_CALLED)) + r")__")
 # More source than this is not looked at closer.
 _MOST_PARSED = 1_000_000
