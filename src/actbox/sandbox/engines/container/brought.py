@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
@@ -11,6 +13,19 @@ from .client import Client, CommandFailed
 from .memory_group import MemoryGroup
 
 _PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
+
+
+def _lowered(host: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return which walls of a container were taken down when it was made, as the client's inspection tells."""
+    found = ["it is privileged"] if host.get("Privileged") else []
+    shared = (("PidMode", "processes"), ("NetworkMode", "network"), ("IpcMode", "shared memory"), ("UTSMode", "name"))
+    found += [f"it has the host's {what}" for key, what in shared if host.get(key) == "host"]
+    if added := host.get("CapAdd"):
+        found.append(f"capabilities were added: {', '.join(map(str, added))}")
+    found += [f"{option} was asked for" for option in host.get("SecurityOpt") or () if "unconfined" in str(option)]
+    if host.get("Devices"):
+        found.append("it has devices of the host")
+    return tuple(found)
 
 
 class BroughtContainer:
@@ -30,7 +45,7 @@ class BroughtContainer:
         if not found["State"]["Running"]:
             raise SandboxUnavailable(f"the container {name!r} does not run; start it with `{client.name} start {name}`")
         host = found.get("HostConfig") or {}
-        self.is_privileged = bool(host.get("Privileged"))
+        self.lowered = _lowered(host)
         self.network = str(host.get("NetworkMode") or "")
         self.memory_group = MemoryGroup(int(found["State"].get("Pid") or 0) if client.is_local else 0)
         self._python = self._find_python()

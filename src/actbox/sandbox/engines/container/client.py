@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from actbox.core.errors import SandboxUnavailable
 
 KNOWN: Final = ("podman", "docker")
 _SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
 _MOST_SAID = 1000
 # What gVisor needs where there is neither a hypervisor nor a control group that it may use.
 _RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
@@ -60,7 +62,10 @@ class Client:
         except OSError as error:
             raise CommandFailed(f"{self.path} cannot be run: {error.strerror}") from error
         if done.returncode != 0:
-            raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {_last_words(done.stderr, said_lines)}")
+            said = _last_words(done.stderr, said_lines)
+            if "runtime" in said and "not found" in said:
+                said += ". Install that runtime, or name another: open_sandbox('container', runtime='runsc') is gVisor"
+            raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {said}")
         return done.stdout.decode("utf-8", "replace")
 
     def json(self, *arguments: str, seconds: float = _SECONDS) -> Any:
@@ -78,11 +83,20 @@ def find_client(runtime: str = "", client: str = "") -> Client:
     `runtime` is a name such as `runc`, `runsc` or `kata`; `client` one of `podman` and `docker`.
     """
     wanted = (client,) if client else KNOWN
-    for name in wanted:
-        path = shutil.which(name)
-        if path is not None:
-            return Client(name, path, _flags(name, runtime))
-    raise SandboxUnavailable(f"there is no {' and no '.join(wanted)} here")
+    there = [(name, path) for name in wanted if (path := shutil.which(name)) is not None]
+    if not there:
+        raise SandboxUnavailable(f"there is no {' and no '.join(wanted)} here")
+    # Where both are there, one that does not answer is not the one to use; else its own words say what is the matter.
+    name, path = next((one for one in there if _answers(one[1])), there[0]) if len(there) > 1 else there[0]
+    return Client(name, path, _flags(name, runtime))
+
+
+@functools.cache
+def _answers(path: str) -> bool:
+    try:
+        return subprocess.run([path, "info"], capture_output=True, timeout=_ANSWER_SECONDS, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def runtime_arguments(client: Client, runtime: str) -> Sequence[str]:

@@ -85,7 +85,7 @@ class ContainerSandbox(LocalSandbox):
         self._container: Container | BroughtContainer | None = None
         self._active: set[AgentGuest] = set()
         self.traits = (
-            brought_traits(name=options.container, privileged=False, network="")
+            brought_traits(name=options.container, lowered=(), network="")
             if options.container is not None
             else managed_traits(runtime=options.runtime, packages="those of the host's environment")
         )
@@ -102,7 +102,7 @@ class ContainerSandbox(LocalSandbox):
     def _open_brought(self, name: str) -> RemoteWorkspace:
         client = find_client(client=self._options.client)
         container = self._container = BroughtContainer(client, name, self._agent_config(alone=False))
-        self.traits = brought_traits(name=name, privileged=container.is_privileged, network=container.network)
+        self.traits = brought_traits(name=name, lowered=container.lowered, network=container.network)
         agent = container.agent()
         self.guest_root = agent.workspace_path
         return self._workspace_of(agent, None)

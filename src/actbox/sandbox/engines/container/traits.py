@@ -61,12 +61,13 @@ def managed_traits(*, runtime: str, packages: str) -> Traits:
     )
 
 
-def brought_traits(*, name: str, privileged: bool, network: str) -> Traits:
-    """Return the traits of a container that was there already."""
+def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Traits:
+    """Return the traits of a container that was there already; `lowered` says which of its walls were taken down."""
+    without = f", without its usual walls: {'; '.join(lowered)}" if lowered else ""
     return Traits(
         engine="container",
-        isolation=f"the container {name}, as it was made",
-        isolated=not privileged,
+        isolation=f"the container {name}, as it was made{without}",
+        isolated=not lowered,
         walls="sandbox",
         enforced={**_BY_HOST, **_BY_AGENT},
         packages="those in the container",

@@ -1,0 +1,63 @@
+"""Which command containers are made with, and what is said of a container that somebody else has made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actbox import SandboxUnavailable
+from actbox.sandbox.engines.container.brought import _lowered
+from actbox.sandbox.engines.container.client import CommandFailed, find_client
+from actbox.sandbox.engines.container.traits import brought_traits
+
+
+def _command(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_one_that_answers_goes_before_one_that_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _command(tmp_path, "podman", "exit 125")
+    _command(tmp_path, "docker", "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_client().name == "docker"
+    assert find_client(client="podman").name == "podman"
+    _command(tmp_path, "docker", "exit 1")
+
+
+def test_without_either_it_is_said_which_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match="there is no podman and no docker here"):
+        find_client()
+
+
+def test_a_runtime_that_is_not_there_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _command(tmp_path, "podman", "echo 'Error: default OCI runtime \"kata\" not found: invalid argument' >&2; exit 125")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(CommandFailed, match="Install that runtime, or name another"):
+        find_client(runtime="kata", client="podman").run("ps")
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ({"Privileged": True}, "it is privileged"),
+        ({"PidMode": "host"}, "it has the host's processes"),
+        ({"NetworkMode": "host"}, "it has the host's network"),
+        ({"CapAdd": ["SYS_ADMIN"]}, "capabilities were added: SYS_ADMIN"),
+        ({"SecurityOpt": ["seccomp=unconfined"]}, "seccomp=unconfined was asked for"),
+        ({"Devices": [{"PathOnHost": "/dev/fuse"}]}, "it has devices of the host"),
+    ],
+)
+def test_a_container_without_its_walls_is_not_called_isolated(host: dict[str, object], said: str) -> None:
+    assert _lowered(host) == (said,)
+    traits = brought_traits(name="theirs", lowered=_lowered(host), network="")
+    assert not traits.isolated and said in traits.isolation
+
+
+def test_one_that_was_made_as_usual_is() -> None:
+    usual = {"Privileged": False, "PidMode": "private", "NetworkMode": "none", "CapAdd": [], "SecurityOpt": []}
+    assert _lowered(usual) == ()
+    assert brought_traits(name="theirs", lowered=(), network="none").isolated
