@@ -25,6 +25,8 @@ _LACKING = [
     "class A:\n    def f(self): return super().f()\nA().f()",
     # special methods that would not be called
     "class A:\n    def __bool__(self): return False\n1 if A() else 2",
+    "class A:\n    __slots__ = ('x',)\nA().y = 1",
+    "class A:\n    __len__ = lambda self: 0\nbool(A())",
     "class A:\n    def __setattr__(self, name, value): raise ValueError(name)\nA().x = 1",
     "class A:\n    def __set_name__(self, owner, name): self.name = name\nclass B:\n    a = A()",
     "class A:\n    def __format__(self, form): return form\nf'{A():x}'",

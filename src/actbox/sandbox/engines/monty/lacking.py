@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _NO_ATTRIBUTE = re.compile(r"(module |type object )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
@@ -31,7 +31,9 @@ _ACCESS = ("getattr", "getattribute", "setattr", "delattr", "get", "set", "delet
 _OTHERS = ("bool", "len", "new", "reversed", "await", "del", "format")
 _NAMES = (*_COMPARE, *(f"i{name}" for name in _IN_PLACE), *_ACCESS, *_OTHERS)
 _NOT_CALLED = frozenset(f"__{name}__" for name in _NAMES)
-_MAY_DEFINE = re.compile(r"\bdef\s+__(?:" + "|".join(name.strip("_") for name in sorted(_NOT_CALLED)) + r")__")
+_NOT_KEPT = _NOT_CALLED | {"__slots__"}
+_ANY = "|".join(name.strip("_") for name in sorted(_NOT_KEPT))
+_MAY_DEFINE = re.compile(rf"\bdef\s+__(?:{_ANY})__|^[ \t]+__(?:{_ANY})__\s*[:=]", re.MULTILINE)
 # More source than this is not looked at closer.
 _MOST_PARSED = 1_000_000
 
@@ -52,7 +54,7 @@ def lacking(type: str, message: str) -> str:
 
 
 def not_called(source: str) -> tuple[str, int] | None:
-    """Return a special method of a program's class that the interpreter would never call, and its line, if one is."""
+    """Return a special name of a program's class that the interpreter would never heed, and its line, if one is."""
     if _MAY_DEFINE.search(source) is None or len(source) > _MOST_PARSED:
         return None
     try:
@@ -63,7 +65,16 @@ def not_called(source: str) -> tuple[str, int] | None:
         for inner in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name in _NOT_CALLED:
                 return inner.name, inner.lineno
+            for target in _targets(inner):
+                if isinstance(target, ast.Name) and target.id in _NOT_KEPT:
+                    return target.id, inner.lineno
     return None
+
+
+def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return (statement.target,) if isinstance(statement, ast.AnnAssign) else ()
 
 
 # What CPython has: nothing is imported to know it
