@@ -132,7 +132,7 @@ def unsupported(message: str, hint: str, line: int | None = None) -> Outcome:
 
 def not_called(method: str, line: int) -> Outcome:
     """Return what a program comes to that has a special method of which the interpreter knows nothing."""
-    return unsupported(f"the monty engine would never call {method}", f"do without it{_INSTEAD.lstrip(';')}", line)
+    return unsupported(f"the monty engine takes no notice of {method}", f"do without it{_INSTEAD.lstrip(';')}", line)
 
 
 def _one(info: ErrorInfo) -> Outcome:
