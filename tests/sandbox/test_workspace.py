@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from actbox import FileError, InvalidValue
+from actbox import FileError, InvalidValue, Limits
 from actbox.sandbox.workspace import Workspace, read_regular
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -295,11 +295,11 @@ def test_a_file_is_read_up_to_as_much_as_is_wanted_however_much_that_is(tmp_path
 
 @pytest.fixture
 def apart(tmp_path: Path) -> Iterator[Workspace]:
-    """A workspace whose input lies beside it."""
-    for name in ("workspace/input", "workspace/output", "input"):
+    """A workspace whose input and output lie beside it."""
+    for name in ("workspace/input", "workspace/output", "input", "output"):
         (tmp_path / name).mkdir(parents=True)
-    folders = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("workspace", "input")]
-    workspace = Workspace(folders[0], "/workspace", input_descriptor=folders[1])
+    folders = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("workspace", "input", ".")]
+    workspace = Workspace(folders[0], "/workspace", input_descriptor=folders[1], output_in=folders[2])
     yield workspace
     workspace.close()
 
@@ -323,8 +323,38 @@ def test_what_lies_in_the_place_of_input_that_is_apart_is_not_seen(apart: Worksp
         apart.read("input/evil")
 
 
-@pytest.mark.parametrize("change", [lambda w: w.remove("input", True), lambda w: w.move("/input", "x")])
-def test_input_that_lies_apart_stays_where_it_is(apart: Workspace, change: Callable[[Workspace], None]) -> None:
+def test_output_that_lies_apart_is_reached_and_collected_and_what_lies_in_its_place_is_not(
+    apart: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "workspace/output/evil").write_text("evil")
+    output = apart.mark_empty_output(Limits())
+    assert output is not None
+    before = apart.trace()
+    apart.write("/output/a/b", b"1")
+    assert apart.trace() is None or apart.trace() != before
+    assert (tmp_path / "output/a/b").read_bytes() == apart.read("/workspace/output/a/b") == b"1"
+    assert [entry.path for entry in apart.list(".", True)] == ["input", "output", "output/a", "output/a/b"]
+    artifacts, warnings = output.collect()
+    output.close()
+    assert ([artifact.name for artifact in artifacts], warnings) == (["a/b"], [])
+    (tmp_path / "workspace/output/evil").unlink()
+    (tmp_path / "workspace/output").rmdir()
+    (tmp_path / "workspace/output").symlink_to("..")
+    again = apart.mark_output(Limits())
+    assert again.collect() == ([], [])
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: w.remove("input", True),
+        lambda w: w.move("/input", "x"),
+        lambda w: w.remove("output", True),
+        lambda w: w.move("x", "output"),
+    ],
+)
+def test_what_lies_apart_stays_where_it_is(apart: Workspace, change: Callable[[Workspace], None]) -> None:
     with pytest.raises(FileError) as caught:
         change(apart)
     assert caught.value.errno == errno.EBUSY

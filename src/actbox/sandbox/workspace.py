@@ -41,18 +41,20 @@ class Workspace:
         owner: tuple[int, int] | None = None,
         *,
         input_descriptor: int | None = None,
+        output_in: int | None = None,
         at: tuple[str, ...] = (),
     ) -> None:
         """Take over the descriptors. `owner` is the uid and gid that new files get where they are not the host's.
 
         `input_descriptor` is the folder `input` where that lies elsewhere; the one in the workspace's place is not
-        looked at then. `at` are the names that lead to the folder from a workspace of which it is a part, as paths
-        have them.
+        looked at then. `output_in` is likewise the folder in which `output` lies, where that is another. `at` are the
+        names that lead to the folder from a workspace of which it is a part, as paths have them.
         """
         self.root = root
         self._at = at
         self._descriptor = descriptor
         self._input = input_descriptor
+        self._output_in = output_in
         self._owner = owner
         self._closing = threading.Lock()
 
@@ -61,8 +63,9 @@ class Workspace:
         with self._closing:
             os.close(self._descriptor)
             self._descriptor = -1
-            if self._input is not None:
-                os.close(self._input)
+            for apart in (self._input, self._output_in):
+                if apart is not None:
+                    os.close(apart)
 
     def open(self) -> int:
         """Return a descriptor of the workspace folder for the caller to close. Raises `SandboxStopped`."""
@@ -75,6 +78,8 @@ class Workspace:
                 raise SandboxStopped("the sandbox was stopped meanwhile")
             if self._input is not None and parts[:1] == ("input",):
                 return os.dup(self._input), parts[1:]
+            if self._output_in is not None and parts[:1] == ("output",):
+                return os.dup(self._output_in), parts
             return os.dup(self._descriptor), parts
 
     def mark_output(self, limits: Limits) -> OutputFolder:
@@ -82,7 +87,7 @@ class Workspace:
 
         Where an earlier program has removed it, or put something else in its place, it is made anew, with a warning.
         """
-        folder = self.open()
+        folder, _ = self._open(("output",))
         try:
             return OutputFolder(folder, limits, made_anew=self._make_output_anew(folder))
         finally:
@@ -91,9 +96,9 @@ class Workspace:
     def mark_empty_output(self, limits: Limits) -> OutputFolder | None:
         """Do as `mark_output` without blocking, if there is nothing in `output`; else return `None`."""
         with self._closing:
-            if self._descriptor < 0 or not is_empty(self._descriptor):
+            if self._descriptor < 0 or not is_empty(self._has_output):
                 return None
-            return OutputFolder(self._descriptor, limits, known_empty=True)
+            return OutputFolder(self._has_output, limits, known_empty=True)
 
     def trace(self) -> tuple[object, ...] | None:
         """Return what is otherwise once anything was made, removed or set here, or `None` where that cannot be told.
@@ -104,11 +109,13 @@ class Workspace:
         """
         try:
             with self._closing:
-                if self._descriptor < 0 or not is_empty(self._descriptor):
+                if self._descriptor < 0 or not is_empty(self._has_output):
                     return None
                 top, *below = (os.stat(name, dir_fd=self._descriptor, follow_symlinks=False) for name in _FOLDERS)
                 if self._input is not None:
                     below.insert(0, os.fstat(self._input))
+                if self._output_in is not None:
+                    below.append(os.stat("output", dir_fd=self._output_in, follow_symlinks=False))
         except OSError:
             return None
         if time.time_ns() - max(status.st_ctime_ns for status in (top, *below)) < _COARSE_NS:
@@ -143,7 +150,7 @@ class Workspace:
         """Remove a file, a link, an empty folder, or with `recursive` a folder and all below it."""
         if not self._parts(path):
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
-        self._refuse_input(path)
+        self._refuse_apart(path)
         with self._parent(path) as (folder, name):
             if not stat_modes.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=folder)
@@ -157,9 +164,9 @@ class Workspace:
         parts = self._parts(path)
         with self._folder(parts, path) as folder:
             entries = list(_entries(folder, "/".join(parts), recursive))
-        if self._input is not None and not parts and recursive:
-            entries = [entry for entry in entries if not entry.path.startswith("input/")]
-            entries += self.list("input", recursive=True)
+        for name in self._apart() if recursive and not parts else ():
+            entries = [entry for entry in entries if not entry.path.startswith(f"{name}/")]
+            entries += self.list(name, recursive=True)
         return sorted(entries, key=lambda entry: entry.path)
 
     def stat(self, path: str) -> FileInfo:
@@ -175,8 +182,8 @@ class Workspace:
 
     def move(self, source: str, target: str) -> None:
         """Rename within the workspace."""
-        self._refuse_input(source)
-        self._refuse_input(target)
+        self._refuse_apart(source)
+        self._refuse_apart(target)
         with (
             self._parent(source) as (from_folder, from_name),
             self._parent(target, make=True) as (to_folder, to_name),
@@ -192,8 +199,16 @@ class Workspace:
         with self._parent(path) as found:
             yield found
 
-    def _refuse_input(self, path: str) -> None:
-        if self._input is not None and self._parts(path) == ("input",):
+    @property
+    def _has_output(self) -> int:
+        return self._descriptor if self._output_in is None else self._output_in
+
+    def _apart(self) -> tuple[str, ...]:
+        lie = {"input": self._input, "output": self._output_in}
+        return tuple(name for name, folder in lie.items() if folder is not None)
+
+    def _refuse_apart(self, path: str) -> None:
+        if self._parts(path) in [(name,) for name in self._apart()]:
             raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
     def _parts(self, path: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -239,3 +239,52 @@ async def test_runs_that_go_on_at_once_do_not_see_each_other(prison: Sandbox) ->
         looked.set()
     assert seen.value == [[], False, False], seen.error
     assert (await hiding).value == ["mine"]
+
+
+async def test_no_program_can_put_a_link_in_the_place_of_a_folder_that_instances_are_given(prison: Sandbox) -> None:
+    """Neither of `/output`, nor of what others beside it get as that."""
+    program = (
+        "import os, posix\n"
+        "done = []\n"
+        "def attempt(function, *arguments, **options):\n"
+        "    try:\n"
+        "        function(*arguments, **options)\n"
+        "        done.append(str(arguments[-1]))\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "top = posix.open('/workspace', posix.O_RDONLY | posix.O_DIRECTORY)\n"
+        "for name in ('output', 'input'):\n"
+        "    for place, options in ((f'/workspace/{name}', {}), (name, {'dir_fd': top})):\n"
+        "        attempt(posix.rmdir, place, **options)\n"
+        "        attempt(posix.symlink, '..', place, **options)\n"
+    )
+    beside = await prison.run(program + "beside()\ndone", tools=[_beside(prison)])
+    assert beside.success, beside.error
+    assert not any(place.startswith("/") for place in beside.value), beside.value
+    result = await prison.run("import os\nopen('/output/x', 'w').write('1')\nos.listdir('/output')")
+    assert (result.value, [artifact.name for artifact in result.artifacts]) == (["x", "y"], ["x"]), result.error
+    assert result.warnings == ()
+
+
+def _beside(box: Sandbox) -> Callable[[], Awaitable[None]]:
+    async def beside() -> None:
+        """Run a program while another one runs."""
+        result = await box.run("import os\nopen('/output/y', 'w').write('1')\nos.listdir('/output')")
+        assert result.value == ["y"], result.error
+
+    return beside
+
+
+async def test_a_workspace_in_whose_place_a_link_lies_is_not_given(prison: Sandbox, tmp_path: Path) -> None:
+    folder = prison._place.folder  # type: ignore[attr-defined]
+    (tmp_path / "output").mkdir()
+    os.rename(folder, folder + "-away")
+    os.symlink(tmp_path, folder)
+    try:
+        result = await prison.run("import os\nos.listdir('/workspace')")
+    finally:
+        os.unlink(folder)
+        os.rename(folder + "-away", folder)
+    assert result.error is not None
+    assert (result.error.kind, result.value) == (ErrorKind.SANDBOX, None)
+    assert (await prison.run("1 + 1")).value == 2

@@ -127,3 +127,23 @@ async def test_an_instance_that_cannot_even_be_made_ahead_is_told_each_time() ->
             result = await box.run("1")
             assert result.error is not None
             assert result.error.limit == "memory_mib"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import os\nfor n in range(4000): os.mkdir(str(n))",
+        "for n in range(4000): open(f'/output/{n}', 'w').close()",
+        "for n in range(4000): open(f'/tmp/{n}', 'w').close()",
+        # Deeper than a path can be: made from below.
+        "import os\nlong = 'x' * 200\nos.mkdir('t')\n"
+        "for n in range(30): os.mkdir(f'{n}'); os.rename('t', f'{n}/{long}'); os.rename(f'{n}', 't')\n",
+    ],
+)
+async def test_files_and_folders_with_nothing_in_them_fill_a_workspace_too(program: str) -> None:
+    async with actbox.open_sandbox("wasm", policy=Policy(limits=Limits(workspace_mib=1))) as box:
+        result = await box.run(program)
+        assert result.error is not None
+        assert (result.error.kind, result.error.limit) == (ErrorKind.DISK, "workspace_mib"), result.error
+        assert len(await box.list_files(recursive=True)) <= 256
+        assert (await box.run("1 + 1")).value == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import actbox
-from actbox import FileMount, Policy
+from actbox import ErrorKind, FileMount, Policy
 
 
 @pytest.fixture
@@ -111,3 +111,50 @@ def test_what_cannot_be_mounted_is_refused_with_the_engine_that_can(
 ) -> None:
     with pytest.raises(actbox.Unsupported, match=r"wasm engine .*linux can"):
         actbox.open_sandbox("wasm", policy=_policy(FileMount(folder / name, path, mode)))  # type: ignore[arg-type]
+
+
+async def test_a_folder_that_a_program_has_put_a_link_in_the_place_of_is_mounted_no_more(tmp_path: Path) -> None:
+    (tmp_path / "project/sub").mkdir(parents=True)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").write_text("of the host")
+    mounts = FileMount(tmp_path / "project", "/project", "rw"), FileMount(tmp_path / "project/sub", "/data", "rw")
+    async with actbox.open_sandbox("wasm", policy=_policy(*mounts)) as box:
+        put = await box.run(
+            "import os, posix\nos.rename('/project/sub', '/project/moved')\nposix.symlink('../secret', '/project/sub')"
+        )
+        assert put.success, put.error
+        for program in ("open('/data/key').read()", "open('/data/made', 'w').write('evil')"):
+            result = await box.run(program)
+            assert result.error is not None
+            assert (result.error.kind, result.value) == (ErrorKind.SANDBOX, None)
+            assert "project/sub is another than" in result.error.message
+        assert os.listdir(tmp_path / "secret") == ["key"]
+        (tmp_path / "project/sub").unlink()
+        (tmp_path / "project/moved").rename(tmp_path / "project/sub")
+        assert (await box.run("open('/data/made', 'w').write('x')")).success
+    assert (tmp_path / "project/sub/made").read_text() == "x"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not show what a process has open")
+def test_a_folder_is_given_as_it_was_looked_at_whatever_comes_to_lie_there_then(folder: Path) -> None:
+    from actbox.sandbox.engines.wasm.inside import _Folders, _OtherFolder
+
+    status = folder.stat()
+    volume = (str(folder), "/data", True, [status.st_dev, status.st_ino])
+    folders = _Folders([volume])
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(".")
+    ((given, inside, read_only),) = folders.given
+    assert (sorted(os.listdir(given)), inside, read_only) == (["a.txt", "sub"], "/data", True)
+    folders.close()
+    with pytest.raises(_OtherFolder):
+        _Folders([volume])
+
+
+def test_where_a_folder_cannot_be_held_none_is_mounted_that_a_program_could_move(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actbox.sandbox.engines.wasm.folders._OPENS_ONCE", False)
+    actbox.open_sandbox("wasm", policy=_policy(FileMount(folder, "/data"), FileMount(folder / "sub", "/sub", "rw")))
+    with pytest.raises(actbox.Unsupported, match="safe from programs"):
+        actbox.open_sandbox("wasm", policy=_policy(FileMount(folder, "/data", "rw"), FileMount(folder / "sub", "/sub")))

@@ -85,14 +85,6 @@ async def test_a_worker_that_dies_with_a_program_is_told(box: Sandbox) -> None:
     assert (await box.run("1 + 1")).value == 2
 
 
-async def test_an_instance_made_before_output_was_replaced_is_not_used(box: Sandbox) -> None:
-    await box.run("1")
-    await box.run("import os\nos.rmdir('/workspace/d/../output') if os.makedirs('/workspace/d') else None")
-    await box.remove_file("output", recursive=True)
-    result = await box.run("open('/output/x', 'w').write('1')")
-    assert [artifact.name for artifact in result.artifacts] == ["x"], result.error
-
-
 async def test_a_sandbox_can_be_used_from_one_event_loop_after_the_other() -> None:
     box = actbox.open_sandbox("wasm")
 

@@ -93,7 +93,8 @@ def _remove(path: List[str], recursive: bool) -> None:
 
 
 def _discard(path: str) -> None:
-    os.unlink("/workspace/" + path)
+    place = "/workspace/" + path
+    (os.rmdir if _is_folder(_status(place)) else os.unlink)(place)
 
 
 def _make_dir(path: List[str]) -> None:

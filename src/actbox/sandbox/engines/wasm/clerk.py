@@ -25,7 +25,7 @@ from actbox.sandbox.left_out import LeftOut
 from actbox.sandbox.paths import names_below, told
 
 from .runtime import runtime
-from .worker import Design, Worker
+from .worker import Design, Volume, Worker
 
 _PIECE_BYTES: Final = 2**20
 _MOST_ANSWER_BYTES: Final = 64 * 2**20
@@ -39,11 +39,15 @@ class ClerkWorkspace:
 
     root = "/workspace"
 
-    def __init__(self, folder: str, input_folder: str) -> None:
-        """Both lie on the host, apart from each other."""
+    def __init__(self, folder: str, input_folder: str, output: str) -> None:
+        """All lie on the host, apart from each other. Raises `OSError`."""
         self._design = Design(
             folder=folder,
-            volumes=((folder, "/workspace", False), (input_folder, "/input", False)),
+            volumes=(
+                Volume.of(folder, "/workspace"),
+                Volume.of(input_folder, "/input"),
+                Volume.of(output, "/workspace/output"),
+            ),
             memory_mib=_MEMORY_MIB,
             file_mib=_MOST_FILE_MIB,
             open_files=_OPEN_FILES,
@@ -89,7 +93,7 @@ class ClerkWorkspace:
         names = self._names(path)
         if not names:
             raise InvalidValue("the workspace itself cannot be removed; stop() does that")
-        self._refuse_input(names, path)
+        self._refuse_apart(names, path)
         with told(path):
             self._ask("remove", path=names, recursive=recursive)
 
@@ -121,7 +125,7 @@ class ClerkWorkspace:
         """Rename within the workspace."""
         names, other = self._names(source), self._names(target)
         for each, path in ((names, source), (other, target)):
-            self._refuse_input(each, path)
+            self._refuse_apart(each, path)
         with told(source):
             self._ask("move", path=names, target=other)
 
@@ -153,8 +157,8 @@ class ClerkWorkspace:
     def _names(self, path: str) -> tuple[str, ...]:
         return names_below(self.root, path)
 
-    def _refuse_input(self, names: tuple[str, ...], path: str) -> None:
-        if names == ("input",):
+    def _refuse_apart(self, names: tuple[str, ...], path: str) -> None:
+        if names in (("input",), ("output",)):
             raise FileError(errno.EBUSY, f"{path}: the folder itself stays where it is; what is in it can be changed")
 
     def _read(self, names: tuple[str, ...], most: int | None) -> bytes:

@@ -25,6 +25,7 @@ from actbox.sandbox.nursery.share_of_time import Share
 from actbox.sandbox.requests import encode_program
 
 from .disk import room, written_by
+from .folders import output_of
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -201,7 +202,8 @@ class Conversation:
             return False
         asked = self._evaluation
         most = asked.limits.workspace_mib * 2**20
-        left = min(room(most, asked.folder, asked.input_folder), room(most, self._worker.tmp_folder))
+        folders = asked.folder, asked.input_folder, output_of(asked.folder)
+        left = min(room(most, *folders), room(most, self._worker.tmp_folder))
         self._may_have_written = (written or 0) + left
         return left < 0
 

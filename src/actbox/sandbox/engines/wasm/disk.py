@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from actbox.core.errors import FileError
 
+ENTRY_BYTES: Final = 4096
+"""What each file, folder and link counts, beside what is in it: a disk has room for so many, too."""
 _BLOCK_BYTES: Final = 512
+# What lies in a workspace for what lies elsewhere.
+_PLACES: Final = ("input", "output")
+
+Remove = Callable[[str, bool], None]
+"""Removes what lies at a path below a folder, if the second is true with all below it. Raises `FileError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: str
+    is_folder: bool
+    size: int = ENTRY_BYTES
+    modified: int = 0
+    is_known: bool = True
+    """Whether it could be looked at, or into: not where its path is longer than the system takes."""
 
 
 def room(most: int, *folders: str) -> int:
     """Return how many of so many bytes what lies below these folders leaves; below zero where there is too much.
 
-    No link is followed, and where there is too much not all is looked at.
+    No link is followed, and where there is too much not all is looked at. What cannot be looked at is too much.
     """
     for folder in folders:
-        for _, status in _files(folder):
-            most -= _bytes_of(status)
+        for entry in _entries(folder):
+            most = most - entry.size if entry.is_known else -1
             if most < 0:
                 return most
     return most
@@ -34,32 +52,44 @@ def written_by(process: int) -> int | None:
         return None
 
 
-def cut_back(most: int, folder: str, input_folder: str, remove: Callable[[str], None]) -> None:
-    """Remove the files written last, until what is left takes no more than so many bytes. Blocks.
+def cut_back(most: int, written: Mapping[str, Remove], given: Iterable[str]) -> None:
+    """Remove what was written last to some folders, until what is left takes no more than so many bytes. Blocks.
 
-    What the host gave as input counts, and stays. `remove` takes a path below `folder`; what it cannot remove stays.
+    Files go before folders. What lies in the folders `given` counts, and stays, as does what cannot be removed.
     """
-    found = [(status.st_mtime_ns, _bytes_of(status), path) for path, status in _files(folder)]
-    left = most - sum(_bytes_of(status) for _, status in _files(input_folder)) - sum(size for _, size, _ in found)
-    for _, size, path in sorted(found, reverse=True):
-        if left >= 0:
-            break
+    found = [(entry, remove, top) for top, remove in written.items() for entry in _entries(top)]
+    left = most - sum(entry.size for top in given for entry in _entries(top)) - sum(entry.size for entry, _, _ in found)
+    unknown = [each for each in found if not each[0].is_known]
+    files = sorted((each for each in found if not each[0].is_folder), key=lambda each: -each[0].modified)
+    folders = sorted((each for each in found if each[0].is_folder), key=lambda each: -each[0].path.count(os.sep))
+    for entry, remove, top in (*unknown, *files, *folders):
+        path = os.path.relpath(entry.path, top).replace(os.sep, "/")
+        if path in _PLACES or (left >= 0 and entry.is_known):
+            continue
         with contextlib.suppress(FileError):  # another program has removed it meanwhile
-            remove(os.path.relpath(path, folder).replace(os.sep, "/"))
-            left += size
+            remove(path, not entry.is_known)
+            left += entry.size
 
 
-def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and the status of each entry below a folder that is no folder."""
+def _entries(folder: str) -> Iterator[_Entry]:
+    """Yield what lies below a folder."""
     left = [folder]
     while left:
-        with contextlib.suppress(OSError), os.scandir(left.pop()) as entries:  # the program may have removed it
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                    else:
-                        yield entry.path, entry.stat(follow_symlinks=False)
+        top = left.pop()
+        try:
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):  # the program has removed it
+                        is_folder = entry.is_dir(follow_symlinks=False)
+                        if is_folder:
+                            left.append(entry.path)
+                        status = entry.stat(follow_symlinks=False)
+                        size = ENTRY_BYTES + (0 if is_folder else _bytes_of(status))
+                        yield _Entry(entry.path, is_folder, size, status.st_mtime_ns)
+        except (FileNotFoundError, NotADirectoryError):  # the program has removed or replaced it
+            pass
+        except OSError:
+            yield _Entry(top, True, is_known=False)
 
 
 def _bytes_of(status: os.stat_result) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import os
 from typing import TYPE_CHECKING, Final, Self
 
 from actbox.core.errors import FileError
@@ -12,19 +12,20 @@ from actbox.core.limits import Limits
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import EmbeddedSandbox, Evaluation, Outcome, State
-from actbox.sandbox.embedded.sandbox import Place, by_descriptor
+from actbox.sandbox.embedded.sandbox import Place
 from actbox.sandbox.guest import wire
 from actbox.sandbox.storage import Storage
 from actbox.sandbox.whole import whole
 
 from .clerk import ClerkWorkspace
 from .conversation import Conversation
-from .disk import cut_back, room
-from .mounted import Volume, check_mounts, mount
+from .disk import Remove, cut_back, room
+from .folders import open_files, output_of, volumes_of
+from .mounted import check_mounts, mount
 from .outcome import outcome_of
 from .stock import stock
 from .traits import TRAITS
-from .worker import Design, Worker
+from .worker import Design, Volume, Worker
 
 if TYPE_CHECKING:
     from actbox.sandbox.egress.proxy import EgressProxy
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 # How long a session's program that waits may take to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
-HAS_DESCRIPTORS: Final = hasattr(os, "O_NOFOLLOW") and os.open in os.supports_dir_fd
-"""Whether files can be opened here in a way that no link can lead elsewhere."""
 _INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
 _END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
 
@@ -48,7 +47,7 @@ class WasmSandbox(EmbeddedSandbox):
         """Raise `Unsupported` for a policy that cannot be kept. `family` is a sandbox to share the proxy with."""
         super().__init__(policy)
         check_mounts(policy.mounts)
-        self._mounted: tuple[Volume, ...] = ()
+        self._volumes: tuple[Volume, ...] = ()
         self._proxy: EgressProxy | None = family._proxy if family else None
         if policy.domains and self._proxy is None:
             from actbox.sandbox.embedded.http import make_proxy  # what it needs takes long to import
@@ -59,7 +58,7 @@ class WasmSandbox(EmbeddedSandbox):
         return type(self)(self.policy, family=self)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
-        design = _design(evaluation, evaluation.limits, self._mounted)
+        design = _design(evaluation.folder, evaluation.limits, self._volumes)
         worker = await _worker(design)
         conversation = Conversation(worker, evaluation, self._proxy)
         ended = None
@@ -81,24 +80,25 @@ class WasmSandbox(EmbeddedSandbox):
         place = self._there()
         most = self.policy.limits.workspace_mib
         size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0  # what is no bytes is refused below
-        if await run_blocking(room, most * 2**20 - size, place.folder, place.input_folder) < 0:
+        if await run_blocking(room, most * 2**20 - size, *_counted(place)) < 0:
             raise FileError(errno.ENOSPC, f"{path}: the workspace would have more than {most} MiB")
         await super().write_file(path, data)
 
     def _storage(self, folder: str, input_folder: str) -> Storage:
-        return by_descriptor(folder, input_folder) if HAS_DESCRIPTORS else ClerkWorkspace(folder, input_folder)
+        return open_files(folder, input_folder)
 
     async def _open_state(self) -> State:
-        return _WasmState(self._proxy, self._mounted)
+        return _WasmState(self._proxy, self._volumes)
 
     async def _opened(self) -> Place:
         place = await super()._opened()
         try:
-            self._mounted = await run_blocking(mount, self.policy.mounts, place.folder, place.input_folder)
+            mounted = await run_blocking(mount, self.policy.mounts, place.folder, place.input_folder)
+            self._volumes = (*volumes_of(place), *mounted)
         except BaseException:
             await super()._let_go(place)
             raise
-        stock().prepare(_design(place, self.policy.limits, self._mounted))
+        stock().prepare(_design(place.folder, self.policy.limits, self._volumes))
         return place
 
     async def _open(self) -> None:
@@ -115,9 +115,9 @@ class WasmSandbox(EmbeddedSandbox):
 class _WasmState(State):
     """An instance that lasts from program to program, in a worker of its own."""
 
-    def __init__(self, proxy: EgressProxy | None, mounted: tuple[Volume, ...]) -> None:
+    def __init__(self, proxy: EgressProxy | None, volumes: tuple[Volume, ...]) -> None:
         self._proxy = proxy
-        self._mounted = mounted
+        self._volumes = volumes
         self._worker: Worker | None = None
         self._design: Design | None = None
         self._is_over = False
@@ -128,7 +128,7 @@ class _WasmState(State):
 
     async def evaluate(self, evaluation: Evaluation) -> Outcome:
         if self._worker is None:
-            self._design = _design(evaluation, evaluation.limits, self._mounted)
+            self._design = _design(evaluation.folder, evaluation.limits, self._volumes)
             self._worker = await _worker(self._design)
         conversation = Conversation(self._worker, evaluation, self._proxy)
         conversation.begin(last=False)
@@ -179,16 +179,10 @@ class _WasmState(State):
             await _end(self._worker)
 
 
-def _design(place: Place | Evaluation, limits: Limits, mounted: tuple[Volume, ...]) -> Design:
+def _design(folder: str, limits: Limits, volumes: tuple[Volume, ...]) -> Design:
     return Design(
-        folder=place.folder,
-        volumes=(
-            (place.folder, "/workspace", False),
-            (place.input_folder, "/workspace/input", True),
-            (place.input_folder, "/input", True),
-            (f"{place.folder}/output", "/output", False),
-            *mounted,
-        ),
+        folder=folder,
+        volumes=volumes,
         memory_mib=limits.memory_mib,
         file_mib=limits.file_mib,
         open_files=limits.open_files,
@@ -197,17 +191,30 @@ def _design(place: Place | Evaluation, limits: Limits, mounted: tuple[Volume, ..
 
 def _cut_back(evaluation: Evaluation) -> None:
     """Remove what a program that was ended has written beyond its limit. Blocks."""
-    most, folder, given = evaluation.limits.workspace_mib * 2**20, evaluation.folder, evaluation.input_folder
-    if room(most, folder, given) >= 0:
+    most, folder = evaluation.limits.workspace_mib * 2**20, evaluation.folder
+    if room(most, *_counted(evaluation)) >= 0:
         return
-    if isinstance(evaluation.workspace, ClerkWorkspace):
-        cut_back(most, folder, given, evaluation.workspace.discard)
+    output, files = output_of(folder), evaluation.workspace
+    if isinstance(files, ClerkWorkspace):
+        removes: dict[str, Remove] = {
+            folder: lambda path, _: files.discard(path),
+            output: lambda path, _: files.discard(f"output/{path}"),
+        }
+        cut_back(most, removes, [evaluation.input_folder])
         return
-    own = by_descriptor(folder, f"{folder}/input")  # what the host has placed lies elsewhere
-    try:
-        cut_back(most, folder, given, lambda path: own.remove(path, recursive=False))
-    finally:
-        own.close()
+    from actbox.sandbox.workspace import Workspace, open_folder  # which not every system can import
+
+    with contextlib.ExitStack() as stack:
+        removes = {}
+        for top in (folder, output):  # each by itself, with what lies in the places of what lies elsewhere
+            own = Workspace(open_folder(top), "/workspace")
+            stack.callback(own.close)
+            removes[top] = own.remove
+        cut_back(most, removes, [evaluation.input_folder])
+
+
+def _counted(place: Place | Evaluation) -> tuple[str, ...]:
+    return place.folder, place.input_folder, output_of(place.folder)
 
 
 async def _worker(design: Design) -> Worker:

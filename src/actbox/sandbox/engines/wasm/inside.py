@@ -61,6 +61,8 @@ for name in {names!r}:
 _eryx._eryx_report_output(0, marshal.dumps(modules))
 """
 _TICK_SECONDS = 0.02
+# Where the system shows what this process has open: each entry leads to the very folder, wherever that lies by now.
+_DESCRIPTORS = "/proc/self/fd"
 # What the library may open for itself meanwhile.
 _OWN_FILES = 16
 _MOST_WORDS = 2_000
@@ -104,6 +106,41 @@ class _Printed:
                 held = held[len(held) - kept :]
 
 
+class _OtherFolder(Exception):
+    """Another folder than the one that was meant lies at this path, or none."""
+
+
+class _Folders:
+    """The folders that an instance is given, opened here, so that no path is looked up after it was looked at."""
+
+    def __init__(self, volumes: list[tuple[str, str, bool, list[int]]]) -> None:
+        self.given: list[tuple[str, str, bool]] = []
+        self._descriptors: list[int] = []
+        for path, inside, read_only, identity in volumes:
+            self.given.append((self._open(path, identity), inside, read_only))
+
+    def close(self) -> None:
+        """Let go of them: the library has opened each for itself."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def _open(self, path: str, identity: list[int]) -> str:
+        try:
+            if os.path.isdir(_DESCRIPTORS) and hasattr(os, "O_DIRECTORY"):
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._descriptors.append(descriptor)
+                place, status = f"{_DESCRIPTORS}/{descriptor}", os.fstat(descriptor)
+            else:
+                place, status = path, os.stat(path)
+        except OSError as error:
+            self.close()
+            raise _OtherFolder(path) from error
+        if [status.st_dev, status.st_ino] != identity:
+            self.close()
+            raise _OtherFolder(path)
+        return place
+
+
 class _Instance:
     """One instance, which is used for one program or one session."""
 
@@ -119,6 +156,7 @@ class _Instance:
         self._running_since: float | None = None
         self._sent = 0
         self._relayed = threading.Condition()
+        self._folders: _Folders | None = None
         self._thread = threading.Thread(target=self._run, name="instance", daemon=True)
         self._thread.start()
 
@@ -145,6 +183,7 @@ class _Instance:
     def _run(self) -> None:
         told: dict[str, Any] = {}
         try:
+            self._folders = _Folders(self._order["volumes"])
             result = eryx.Sandbox(
                 resource_limits=eryx.ResourceLimits(
                     execution_timeout_ms=None,  # whoever started this process ends it
@@ -154,13 +193,16 @@ class _Instance:
                     max_vfs_bytes=1,  # the folder that the library has of its own; there are /tmp and /workspace
                 ),
                 callbacks=[{"name": "next_order", "fn": self._wait_for_order}],
-                volumes=[tuple(volume) for volume in self._order["volumes"]],
+                volumes=self._folders.given,
                 on_stdout=self._relay,
             ).execute(_SERVE)
             self._wait_until_relayed(result.result if isinstance(result.result, int) else 0)
             told["peak_bytes"] = result.peak_memory_bytes or 0
+        except _OtherFolder as error:
+            told["replaced"] = str(error)
         except Exception as error:  # of the library, and of whatever the program made of it
             told["failure"] = str(error)[:_MOST_WORDS]
+        self._let_go()
         if not self._begun and not self._dropped:  # it could not even begin, which is told when it is wanted
             self._say(b"w", b"")
             self._go.wait()
@@ -189,6 +231,7 @@ class _Instance:
                 raise eryx.SuspendCallback("over")
             self._say(b"r", self._used())
         else:
+            self._let_go()
             self._on_ready()
             self._say(b"w", b"")
         self._go.wait()
@@ -197,6 +240,10 @@ class _Instance:
             raise eryx.SuspendCallback("dropped")
         self._begun = True
         self._running_since = time.process_time()
+
+    def _let_go(self) -> None:
+        if self._folders is not None:
+            self._folders.close()
 
     def _used(self, **told: Any) -> bytes:
         return json.dumps({"cpu_ms": self._cpu_before * 1000, **told}).encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -10,11 +11,14 @@ from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.mounts import INPUT, OUTPUT, WORKSPACE, FileMount
 from actbox.core.private_places import identity_of
 
-Volume = tuple[str, str, bool]
+from .folders import check_nesting, output_of
+from .worker import Volume
 
 
 def check_mounts(mounts: Iterable[FileMount]) -> None:
     """Raise `Unsupported` for what WebAssembly cannot show a program."""
+    mounts = tuple(mounts)
+    check_nesting(mounts)
     for mount in mounts:
         path = mount.mount_path
         if path == INPUT:
@@ -41,11 +45,12 @@ def mount(mounts: Iterable[FileMount], folder: str, input_folder: str) -> tuple[
             if each.host_path.is_dir():
                 if place is not None:
                     place.mkdir(parents=True, exist_ok=True)
-                volumes += ((str(each.host_path), name, each.mode == "ro") for name in _names(each.mount_path))
+                path, read_only = str(each.host_path), each.mode == "ro"
+                volumes += (Volume(path, name, read_only, each.identity) for name in _names(each.mount_path))
+                found = identity_of(each.host_path)
             elif place is not None:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(each.host_path, place)
-            found = identity_of(each.host_path)
+                found = _copy(each, place)
         except OSError as error:
             raise SandboxUnavailable(f"{each.host_path} cannot be mounted: {error.strerror or error}") from None
         if found != each.identity:
@@ -56,12 +61,24 @@ def mount(mounts: Iterable[FileMount], folder: str, input_folder: str) -> tuple[
     return tuple(volumes)
 
 
+def _copy(mount: FileMount, place: Path) -> tuple[int, int]:
+    """Copy what lies at the host path, if it is the file that is meant; return which it is. Raises `OSError`."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(mount.host_path, flags), "rb") as source:
+        status = os.fstat(source.fileno())
+        found = status.st_dev, status.st_ino
+        if found == mount.identity:
+            with open(place, "wb") as target:
+                shutil.copyfileobj(source, target)
+    return found
+
+
 def _place_on_host(path: PurePosixPath, folder: str, input_folder: str) -> Path | None:
     """Return where a mount path lies in a workspace, so that a program that lists its folder sees it."""
     if path.is_relative_to(INPUT):
         return Path(input_folder, *path.relative_to(INPUT).parts)
     if path.is_relative_to(OUTPUT):
-        return Path(folder, "output", *path.relative_to(OUTPUT).parts)
+        return Path(output_of(folder), *path.relative_to(OUTPUT).parts)
     return Path(folder, *path.relative_to(WORKSPACE).parts) if path.is_relative_to(WORKSPACE) else None
 
 

@@ -92,6 +92,10 @@ def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
         message = "the interpreter crashed, as it does where values or calls are nested very deeply"
         error = ErrorInfo(kind=ErrorKind.CRASH, message=message, hint="nest and recurse less deeply")
         return 128 - ended.exit_code if -64 < ended.exit_code < 0 else _ABORTED, error
+    if path := ended.told.get("replaced"):
+        message = f"{path} is another than when the sandbox was opened: something has come to lie in its place"
+        error = ErrorInfo(kind=ErrorKind.SANDBOX, message=message, hint="make the policy and the sandbox anew")
+        return EXIT_SANDBOX_FAILED, error
     failure = str(ended.told.get("failure", "")) or "it ended without a result"
     if "Exited with i32 exit status" in failure:
         message = "the program ended itself at once, with os._exit() or a fatal error"

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
 from actbox.core.errors import SandboxUnavailable
 
@@ -51,21 +51,38 @@ class Listener(Protocol):
         """The worker is no more."""
 
 
+class Volume(NamedTuple):
+    """A folder of the host that an instance is given: this very one, whatever comes to lie in its place."""
+
+    path: str
+    inside: str
+    """Where it lies for the instance."""
+    read_only: bool
+    identity: tuple[int, int]
+    """The device and the inode."""
+
+    @classmethod
+    def of(cls, path: str, inside: str, *, read_only: bool = False) -> Self:
+        """Return the one that lies at a path now. Raises `OSError`."""
+        status = os.stat(path, follow_symlinks=False)
+        return cls(path, inside, read_only, (status.st_dev, status.st_ino))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """What an instance is made for."""
 
     folder: str
     """Of the workspace."""
-    volumes: tuple[tuple[str, str, bool], ...]
-    """What it sees of the host: each a folder there, where it lies for the instance, and whether it is read-only."""
+    volumes: tuple[Volume, ...]
+    """What it sees of the host."""
     memory_mib: int
     file_mib: int
     open_files: int
 
     def key(self) -> tuple[object, ...]:
-        """Return what is otherwise once an instance made before would see other folders. Raises `OSError`."""
-        return (self, *((status.st_dev, status.st_ino) for status in (os.stat(path) for path, _, _ in self.volumes)))
+        """Return what is otherwise once another folder lies at one of the paths, which is told when one is made."""
+        return (self, *(_lies_at(volume.path) for volume in self.volumes))
 
 
 class Worker:
@@ -156,9 +173,9 @@ class Worker:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         self._inbox = os.open(f"{self._box}/in/inbox", flags, 0o600)
         volumes = (
-            (f"{self._folder}/guest", "/.actbox/guest", True),
-            (f"{self._box}/in", "/.actbox/box", True),
-            (f"{self._box}/tmp", "/tmp", False),
+            Volume.of(f"{self._folder}/guest", "/.actbox/guest", read_only=True),
+            Volume.of(f"{self._box}/in", "/.actbox/box", read_only=True),
+            Volume.of(f"{self._box}/tmp", "/tmp"),
             *design.volumes,
         )
         self._order(
@@ -292,6 +309,14 @@ class Worker:
         with self._lock:
             listener, self._listener = self._listener, None
         return listener
+
+
+def _lies_at(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class _Last:
