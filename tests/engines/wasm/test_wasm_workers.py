@@ -72,6 +72,35 @@ async def test_a_worker_that_dies_while_it_waits_is_not_used(box: Sandbox) -> No
     assert (await box.run("1 + 1")).value == 2
 
 
+async def test_a_worker_that_was_dead_before_a_program_began_is_not_the_programs_fault(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await box.run("1")
+    dead = list(stock()._idle)
+    for worker in dead:
+        worker._process.kill()
+        worker._thread.join()
+    monkeypatch.setattr(Worker, "alive", True)  # as it seems, where it dies a moment later
+    assert (await box.run("1 + 1", timeout=60)).value == 2
+    assert not set(dead) & set(stock()._idle)
+
+
+async def test_where_every_worker_is_dead_before_a_program_begins_that_is_said(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Worker.begin
+
+    def too_late(worker: Worker, *args: object, **kwargs: object) -> None:
+        worker._process.kill()
+        begin(worker, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Worker, "begin", too_late)
+    for place in (box, box.session()):
+        result = await place.run("1 + 1", timeout=60)
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.SANDBOX, result.error
+
+
 async def test_a_worker_that_dies_with_a_program_is_told(box: Sandbox) -> None:
     async def end_it() -> None:
         # Whoever has a program, wherever it came from: more workers are made beside it.

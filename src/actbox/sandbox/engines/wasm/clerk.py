@@ -253,6 +253,6 @@ class _Answer:
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         self.heard.set()
 
-    def on_lost(self, exit_code: int) -> None:
+    def on_lost(self, exit_code: int, has_begun: bool) -> None:
         self.said = None
         self.heard.set()

@@ -48,6 +48,8 @@ class Ended:
     """What the worker says of it; nothing where that is no more."""
     is_over: bool = True
     """Whether its instance has ended with it."""
+    has_begun: bool = True
+    """Whether anything of it may have run; not where its worker was no more before that."""
     broke_rules: str = ""
     limit: str = ""
     """Which limit it has reached, that the host keeps."""
@@ -175,10 +177,10 @@ class Conversation:
             )
         )
 
-    def on_lost(self, exit_code: int) -> None:
+    def on_lost(self, exit_code: int, has_begun: bool) -> None:
         """The worker has ended, by itself or since it was ended."""
         self._say_rest()
-        self._tell(Ended(broke_rules=self._broke_rules, limit=self._limit, exit_code=exit_code))
+        self._tell(Ended(broke_rules=self._broke_rules, limit=self._limit, exit_code=exit_code, has_begun=has_begun))
 
     # Inside
 

@@ -18,7 +18,7 @@ from actbox.sandbox.storage import Storage
 from actbox.sandbox.whole import whole
 
 from .clerk import ClerkWorkspace
-from .conversation import Conversation
+from .conversation import Conversation, Ended
 from .disk import Remove, cut_back, room
 from .folders import open_files, output_of, volumes_of
 from .mounted import check_mounts, mount
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # How long a session's program that waits may take to end when it is asked to.
 _GRACE_SECONDS: Final = 1.0
+# How many workers are tried that turn out to have ended while they waited.
+_MOST_WORKERS: Final = 8
 _INTERRUPT: Final = wire.encode({"t": "interrupt"}, wire.ENVELOPE_BYTES)
 _END: Final = wire.encode({"t": "end"}, wire.ENVELOPE_BYTES)
 
@@ -58,6 +60,14 @@ class WasmSandbox(EmbeddedSandbox):
         return type(self)(self.policy, family=self)
 
     async def _evaluate(self, evaluation: Evaluation) -> Outcome:
+        for _ in range(_MOST_WORKERS):
+            ended = await self._evaluated(evaluation)
+            if ended.has_begun:
+                break
+        return outcome_of(ended, evaluation.limits)
+
+    async def _evaluated(self, evaluation: Evaluation) -> Ended:
+        """Evaluate a program in the next worker, which may have ended while it waited."""
         design = _design(evaluation.folder, evaluation.limits, self._volumes)
         worker = await _worker(design)
         conversation = Conversation(worker, evaluation, self._proxy)
@@ -65,7 +75,7 @@ class WasmSandbox(EmbeddedSandbox):
         try:
             conversation.begin(last=True)
             ended = await conversation.ended()
-            return outcome_of(ended, evaluation.limits)
+            return ended
         finally:
             conversation.give_up()
             if ended is None or ended.told is None:

@@ -7,9 +7,9 @@ descriptors 1 and 2 of the process, so these are pipes to a thread here, which m
 
 Orders: `open` makes an instance that waits for its first order; `go` lets it read that from its inbox; `drop` ends one
 that has not begun. Frames: `m`, a part of what the instance sends; `1` and `2`, a part of what it printed to that
-descriptor; `w`, it waits for its first order; `r`, it has done an order and waits for the next; `e`, it has ended; `d`,
-it was dropped; `t`, how much processor time it has used. What a program sent and printed comes before the `r` or `e`
-that ends it.
+descriptor; `w`, it waits for its first order; `g`, it is about to read the order that `go` was said for; `r`, it has
+done an order and waits for the next; `e`, it has ended; `d`, it was dropped; `t`, how much processor time it has used.
+What a program sent and printed comes before the `r` or `e` that ends it.
 """
 
 from __future__ import annotations
@@ -277,6 +277,7 @@ class _Worker:
             self._open_files = order["open_files"]
             self._instance = _Instance(order, self._say, self._printed, self._limit_files)
         elif self._instance is not None and order["op"] == "go":
+            self._say(b"g", b"")
             self._running.set()
             self._instance.go(last=order["last"])
         elif self._instance is not None:

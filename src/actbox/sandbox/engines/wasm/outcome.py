@@ -88,6 +88,9 @@ def _adapted(error: ErrorInfo, unreached: Collection[str]) -> ErrorInfo:
 
 def _without_result(ended: Ended) -> tuple[int, ErrorInfo]:
     """Return what to say of a program after which nothing said what it came to."""
+    if not ended.has_begun:
+        message = "the worker process had ended before the program could begin"
+        return EXIT_SANDBOX_FAILED, ErrorInfo(kind=ErrorKind.SANDBOX, message=message, hint="run it again")
     if ended.told is None:
         message = "the interpreter crashed, as it does where values or calls are nested very deeply"
         error = ErrorInfo(kind=ErrorKind.CRASH, message=message, hint="nest and recurse less deeply")

@@ -47,8 +47,8 @@ class Listener(Protocol):
     def on_end(self, told: Mapping[str, Any], is_over: bool) -> None:
         """The program has ended, and all that it sent and printed was heard; the instance too, if `is_over`."""
 
-    def on_lost(self, exit_code: int) -> None:
-        """The worker is no more."""
+    def on_lost(self, exit_code: int, has_begun: bool) -> None:
+        """The worker is no more; whether the instance may have begun with what it was to do."""
 
 
 class Volume(NamedTuple):
@@ -101,6 +101,9 @@ class Worker:
         self.preparing = threading.Lock()
         """Whoever has it makes an instance here."""
         self._listener: Listener | None = None
+        self._has_begun = False
+        self._exit_code: int | None = None
+        """Set when nothing more is heard of the process."""
         self._compiled: bytearray | None = None
         self._heard = threading.Event()
         self._dropped = threading.Event()
@@ -194,7 +197,13 @@ class Worker:
         """Let the instance do what the frame `order` says, the `last` maybe; `listener` hears all until it is done."""
         with self._lock:
             self.key = self._design = None
-            self._listener = listener
+            self._has_begun = False
+            exit_code = self._exit_code
+            if exit_code is None:
+                self._listener = listener
+        if exit_code is not None:
+            listener.on_lost(exit_code, False)
+            return
         self.post(order)
         self._order({"op": "go", "last": last})
 
@@ -261,9 +270,11 @@ class Worker:
             exit_code = self._process.wait()
             self._heard.set()
             self._dropped.set()
+            with self._lock:
+                self._exit_code = exit_code
             listener = self._listener_at_the_end()
             if listener is not None:
-                listener.on_lost(exit_code)
+                listener.on_lost(exit_code, self._has_begun)
 
     def _hear_one(self, frames: Any) -> bool:
         """Take in one frame; return whether there was one."""
@@ -289,6 +300,8 @@ class Worker:
                 listener.on_end(json.loads(content), kind == b"e")
         elif kind == b"w":
             self._waiting += 1
+        elif kind == b"g":
+            self._has_begun = True
         elif kind == b"d":
             self._dropped.set()
         elif kind == b"t" and (listener := self._listener) is not None:
@@ -339,5 +352,5 @@ class _Last:
         self.is_over = is_over
         self.heard.set()
 
-    def on_lost(self, exit_code: int) -> None:
+    def on_lost(self, exit_code: int, has_begun: bool) -> None:
         self.heard.set()
