@@ -16,6 +16,7 @@ import pytest
 
 import actbox
 from actbox import ErrorKind, Sandbox
+from actbox.sandbox.engines.wasm.removing import remove_tree
 from actbox.sandbox.engines.wasm.stock import stock
 from actbox.sandbox.engines.wasm.worker import Worker
 
@@ -43,10 +44,71 @@ def test_a_host_that_is_killed_takes_its_workers_and_their_files_along() -> None
         assert folder.is_dir()
         os.kill(host.pid, signal.SIGKILL)
         host.wait()
+    _wait_until_gone(folder)
+
+
+_BUSY = """
+import asyncio, actbox, sys
+from actbox.sandbox.engines.wasm.runtime import runtime
+NEST = "os.mkdir(f'/tmp/{n}'); os.rename('/tmp/t', f'/tmp/{n}/d'); os.rename(f'/tmp/{n}', '/tmp/t')"
+DEEP = f"for n in range(1500): {NEST}"
+MORE = "n = 0\\nwhile True: n += 1; os.makedirs(f'/tmp/{n % 50}/{n}'); open(f'/tmp/{n}', 'w')"
+FILL = f"import os\\nos.mkdir('/tmp/t')\\n{DEEP}\\nnote()\\n{MORE}"
+async def main():
+    async with actbox.open_sandbox("wasm") as box:
+        began = []
+        async def note():
+            began.append(1)
+            if len(began) == 2:
+                print(runtime().folder, flush=True)
+        await asyncio.gather(box.run(FILL, tools=[note]), box.run(FILL, tools=[note]))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_host_that_is_killed_leaves_no_files_of_programs_that_are_making_some_however_deep() -> None:
+    host = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    with host.stdout:
+        folder = Path(host.stdout.readline().strip())
+        assert folder.is_dir()
+        os.kill(host.pid, signal.SIGKILL)
+        host.wait()
+    _wait_until_gone(folder)
+
+
+def _wait_until_gone(folder: Path) -> None:
     deadline = time.monotonic() + 60
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not folder.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on open files")
+def test_a_folder_is_removed_however_deep_it_is_and_no_link_in_it_is_followed(tmp_path: Path) -> None:
+    import resource
+
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file").write_text("x")
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    folder = os.open(deep, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=folder)
+        os.symlink(tmp_path / "kept", "link", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 512), limits[1]))
+    try:
+        remove_tree(str(deep))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept/file").exists()
 
 
 def test_a_host_that_ends_leaves_nothing() -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import struct
 import sys
 import threading
@@ -61,6 +60,7 @@ for name in {names!r}:
 _eryx._eryx_report_output(0, marshal.dumps(modules))
 """
 _TICK_SECONDS = 0.02
+_REMOVING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "removing.py")
 # Where the system shows what this process has open: each entry leads to the very folder, wherever that lies by now.
 _DESCRIPTORS = "/proc/self/fd"
 # What the library may open for itself meanwhile.
@@ -342,8 +342,10 @@ def main() -> None:
     with open(0, "rb", closefd=False) as orders:
         for line in orders:
             worker.obey(json.loads(line))
-    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the host's, of which there is nobody else to remove it
-    os._exit(0)
+    _limit("RLIMIT_NOFILE", None)
+    folder = os.environ["TMPDIR"]  # the host's, of which there is nobody else to remove it
+    os.chdir(os.path.dirname(folder))
+    os.execv(sys.executable, [sys.executable, "-I", _REMOVING, folder])
 
 
 if __name__ == "__main__":

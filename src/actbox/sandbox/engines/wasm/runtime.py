@@ -7,8 +7,8 @@ could have filled before. So workers are given a temporary folder of their own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
-import shutil
 import tempfile
 import threading
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Final
 from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
 
+from .removing import remove_tree
 from .worker import Worker
 
 _GUEST_FOLDER: Final = Path(__file__).parents[2] / "guest"
@@ -57,7 +58,8 @@ class Runtime:
 
     def _remove(self) -> None:
         if os.getpid() == self._process:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # a worker that ends now removes it too
+                remove_tree(self.folder)
 
 
 _lock = threading.Lock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import struct
 import subprocess
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
 from actbox.core.errors import SandboxUnavailable
+
+from .removing import remove_tree
 
 _INSIDE: Final = Path(__file__).with_name("inside.py")
 _HEADER: Final = struct.Struct("!cI")
@@ -232,7 +233,8 @@ class Worker:
             os.close(self._inbox)
             self._inbox = -1
         if self._box:
-            shutil.rmtree(self._box, ignore_errors=True)
+            with contextlib.suppress(OSError):  # what stays goes with the folder of all workers
+                remove_tree(self._box)
             self._box = ""
 
     def end(self) -> None:
