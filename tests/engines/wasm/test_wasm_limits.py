@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, FileError, Limits, Policy
+from actbox.sandbox.engines.wasm import conversation
 
 
 async def _run(program: str, **limits: float) -> ExecutionResult:
@@ -147,3 +149,13 @@ async def test_files_and_folders_with_nothing_in_them_fill_a_workspace_too(progr
         assert (result.error.kind, result.error.limit) == (ErrorKind.DISK, "workspace_mib"), result.error
         assert len(await box.list_files(recursive=True)) <= 256
         assert (await box.run("1 + 1")).value == 2
+
+
+async def test_a_disk_that_takes_long_to_look_at_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(most: int, *folders: str) -> int:
+        time.sleep(0.5)
+        return most
+
+    monkeypatch.setattr(conversation, "room", slowly)
+    result = await asyncio.wait_for(_run("while True: pass", wall_seconds=2), 20)
+    assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT

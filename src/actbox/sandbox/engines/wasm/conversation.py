@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _AT_ONCE_BYTES: Final = 256 * 1024
 _LONGEST_STILL_SECONDS: Final = 1.0
 _MOST_UNREACHED: Final = 100
+# After a look at all that there is, it is not looked again, without need, for so many times as long as that took.
+_REST: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class Conversation:
 
             self._requests = Requests(proxy, evaluation.calls.tell, limits.message_bytes)
         self._may_have_written = -1
+        self._next_look = 0.0
         self._unreached: deque[str] = deque(maxlen=_MOST_UNREACHED)
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -199,6 +202,10 @@ class Conversation:
 
     def _is_disk_full(self, look: bool) -> bool:
         """Look, if need be: not while the worker has written less than there was room for when it was last looked."""
+        if self._worker.is_ended:  # nothing more is written, and what is too much is removed
+            return False
+        begun = time.monotonic()
+        look = look and begun >= self._next_look
         written = written_by(self._worker.process)
         if not look and written is not None and written <= self._may_have_written:
             return False
@@ -207,6 +214,8 @@ class Conversation:
         folders = asked.folder, asked.input_folder, output_of(asked.folder)
         left = min(room(most, *folders), room(most, self._worker.tmp_folder))
         self._may_have_written = (written or 0) + left
+        now = time.monotonic()
+        self._next_look = now + _REST * (now - begun)
         return left < 0
 
     def _share_out(self, cpu_seconds: float) -> None:

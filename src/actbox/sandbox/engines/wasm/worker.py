@@ -104,6 +104,8 @@ class Worker:
         self._listener: Listener | None = None
         self._has_begun = False
         self._exit_code: int | None = None
+        self.is_ended = False
+        """Whether this process has ended it."""
         """Set when nothing more is heard of the process."""
         self._compiled: bytearray | None = None
         self._heard = threading.Event()
@@ -239,6 +241,7 @@ class Worker:
 
     def end(self) -> None:
         """End the process; when this returns nothing of it runs. Blocks for some milliseconds."""
+        self.is_ended = True
         self._process.kill()
         self._process.wait()
         if self._thread is not threading.current_thread():
@@ -306,7 +309,7 @@ class Worker:
             self._has_begun = True
         elif kind == b"d":
             self._dropped.set()
-        elif kind == b"t" and (listener := self._listener) is not None:
+        elif kind == b"t" and not self.is_ended and (listener := self._listener) is not None:
             listener.on_tick(float(json.loads(content)))
         return True
 
