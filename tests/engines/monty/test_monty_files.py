@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy, Program, Sandbox
+from actbox.sandbox.regular_file import read_regular
 
 
 async def value_of(box: Sandbox, code: str | Program) -> object:
@@ -28,6 +30,7 @@ async def test_a_file_is_written_piece_by_piece_and_read_back(box: Sandbox) -> N
     code = """\
 import json, os
 from pathlib import Path
+from typing import Literal
 with open('a.txt', 'w') as file:
     file.write('1\\n')
     file.write('2\\n3\\n')
@@ -45,6 +48,7 @@ async def test_folders_are_made_listed_walked_and_removed(box: Sandbox) -> None:
     code = """\
 import os
 from pathlib import Path
+from typing import Literal
 os.makedirs('a/b/c')
 Path('a/b/x.txt').write_text('x')
 os.rename('a/b/x.txt', 'output/y.txt')
@@ -253,6 +257,51 @@ async def test_files_and_the_workspace_have_limits(code: str, limit: str) -> Non
         for entry in await box.list_files():
             await box.remove_file(entry.path, recursive=True)
         assert (await box.run(code)).success
+
+
+@pytest.mark.parametrize("read", ["pathlib.Path('/m/large').read_bytes()", "open('/m/large').read()"])
+async def test_a_file_that_is_larger_than_the_memory_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    asked: list[int | None] = []
+
+    def reading(folder: int, name: str, most: int | None = None) -> bytes:
+        asked.append(most)
+        return read_regular(folder, name, most)
+
+    monkeypatch.setattr("actbox.sandbox.engines.monty.folders.read_regular", reading)
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 33 * 2**20)
+    policy = Policy(mounts=(FileMount(tmp_path, "/m"),), limits=Limits(memory_mib=32))
+    async with actbox.open_sandbox("monty", policy=policy) as box:
+        error = (await box.run(f"import pathlib\n{read}")).error
+        assert error is not None and (error.kind, error.limit) == (ErrorKind.MEMORY, "memory_mib"), error
+        assert asked == []
+        caught = f"import pathlib\ntry:\n    {read}\nexcept OSError as error:\n    print(error)"
+        assert "Cannot allocate memory" in (await box.run(caught)).stdout
+
+
+@pytest.mark.parametrize("mode", ["rw", "overlay"])
+async def test_a_file_that_is_renamed_into_another_place_is_bounded_like_one_that_is_written(
+    tmp_path: Path, mode: Literal["rw", "overlay"]
+) -> None:
+    for name, size in (("large", 3 * 2**20), ("small", 2**19)):
+        (tmp_path / name).write_bytes(bytes(size))
+    policy = Policy(mounts=(FileMount(tmp_path, "/m", mode),), limits=Limits(file_mib=2, workspace_mib=1))
+    async with actbox.open_sandbox("monty", policy=policy) as box:
+        for code, limit in (
+            ("os.rename('/m/large', '/workspace/large')", "file_mib"),
+            ("os.rename('/m/small', 'one')\nopen('two', 'wb').write(bytes(600_000))", "workspace_mib"),
+        ):
+            error = (await box.run(f"import os\n{code}")).error
+            assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, limit), error
+        assert "large" not in [entry.path for entry in await box.list_files()]
+
+
+async def test_a_file_of_an_overlay_that_is_renamed_to_its_own_name_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("there")
+    async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/m", "overlay"),))) as box:
+        assert (await box.run("import os\nos.rename('/m/file', '/m/file')\nopen('/m/file').read()")).value == "there"
 
 
 async def test_artifacts_are_collected_again_when_a_file_changes(box: Sandbox) -> None:

@@ -193,7 +193,7 @@ class MontyState(State):
         if self._files is None or self._files[0] != evaluation.folder:
             stack = contextlib.ExitStack()
             mounted = self._sandbox._mounted
-            places = () if mounted is None else mounted.places(stack)
+            places = () if mounted is None else mounted.places(evaluation.limits, stack)
             assert isinstance(evaluation.workspace, Workspace)  # nothing else is opened for this engine
             files = Files(HostFolder(evaluation.workspace), places, evaluation.limits)
             self._files = evaluation.folder, files, stack

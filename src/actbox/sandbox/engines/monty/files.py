@@ -104,7 +104,12 @@ class Files:
 
     def _read_bytes(self, path: str, *_: Any) -> bytes:
         place, inner = self._found(path)
-        return place.folder.read(inner)
+        try:
+            return place.folder.read(inner, self._limits.memory_mib * _MIB)
+        except OSError as error:
+            if error.errno == errno.EFBIG:  # the program would have no room for it
+                raise oops(errno.ENOMEM) from None
+            raise
 
     def _read_text(self, path: str, *_: Any) -> str:
         text = self._read_bytes(path).decode("utf-8")
@@ -150,12 +155,13 @@ class Files:
     def _rename(self, path: str, args: tuple[Any, ...], _: Any) -> Any:
         source, source_inner = self._changed(path)
         target, target_inner = self._changed(posixpath.normpath(path_of(args[1])))
-        if source.folder is target.folder:
+        if source.folder is target.folder and not isinstance(source.folder, LayeredFolder):
             source.folder.move(source_inner, target_inner)
-        elif source.folder.is_folder(source_inner):
+        elif source.folder.is_folder(source_inner):  # as the kernel does where a folder would have to be copied
             raise oops(errno.EXDEV)
-        else:
-            target.folder.write(target_inner, source.folder.read(source_inner), append=False)
+        elif (source.folder, source_inner) != (target.folder, target_inner):
+            data = source.folder.read(source_inner, self._limits.file_mib * _MIB)
+            self._put(posixpath.normpath(path_of(args[1])), data, append=False)
             source.folder.remove(source_inner)
         self._used = None  # what was replaced is gone
         return None

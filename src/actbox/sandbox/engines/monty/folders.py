@@ -33,8 +33,8 @@ class Folder(ABC):
         """Describe an entry; a link is described, not followed."""
 
     @abstractmethod
-    def read(self, path: str) -> bytes:
-        """Return a regular file's content."""
+    def read(self, path: str, most: int) -> bytes:
+        """Return a regular file's content; of one that has more than `most` bytes nothing is read (`EFBIG`)."""
 
     @abstractmethod
     def write(self, path: str, data: bytes, *, append: bool) -> None:
@@ -93,9 +93,14 @@ class HostFolder(Folder):
         with self._parent(path) as (folder, name):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most: int) -> bytes:
         with self._parent(path) as (folder, name):
-            return read_regular(folder, name)
+            if os.stat(name, dir_fd=folder, follow_symlinks=False).st_size > most:
+                raise oops(errno.EFBIG)
+            data = read_regular(folder, name, most + 1)
+        if len(data) > most:  # it grows, or does not say its size
+            raise oops(errno.EFBIG)
+        return data
 
     def write(self, path: str, data: bytes, *, append: bool) -> None:
         with self._parent(path) as (folder, name):
@@ -137,22 +142,24 @@ class HostFolder(Folder):
 class LayeredFolder(Folder):
     """A folder that looks as if `lower` lay below `upper`: what is changed is changed in `upper` only."""
 
-    def __init__(self, upper: Folder, lower: Folder) -> None:
+    def __init__(self, upper: Folder, lower: Folder, most: int = 0) -> None:
+        """Where something is added to a file of the lower folder that has more than `most` bytes, that fails."""
         self.upper = upper
         self.lower = lower
+        self._most = most
         self.gone: set[str] = set()
         """What of the lower folder is not seen any more, nor what is below it."""
 
     def status(self, path: str) -> os.stat_result:
         return self._holder(path).status(path)
 
-    def read(self, path: str) -> bytes:
-        return self._holder(path).read(path)
+    def read(self, path: str, most: int) -> bytes:
+        return self._holder(path).read(path, most)
 
     def write(self, path: str, data: bytes, *, append: bool) -> None:
         self._make_parent(path)
         if append and not _has(self.upper, path) and self._is_below(path):
-            data = self.lower.read(path) + data
+            data = self.lower.read(path, self._most) + data
         elif self.is_folder(path):
             raise oops(errno.EISDIR)
         self.upper.write(path, data, append=append)
@@ -181,10 +188,7 @@ class LayeredFolder(Folder):
         self._remove(path)
 
     def move(self, path: str, target: str) -> None:
-        if self.is_folder(path):  # as the kernel does where a folder would have to be copied
-            raise oops(errno.EXDEV)
-        self.write(target, self.read(path), append=False)
-        self._remove(path)
+        raise oops(errno.EXDEV)  # whoever asks has to copy
 
     def _holder(self, path: str) -> Folder:
         if _has(self.upper, path):
@@ -227,8 +231,8 @@ class Part(Folder):
     def status(self, path: str) -> os.stat_result:
         return self._whole.status(self._in(path))
 
-    def read(self, path: str) -> bytes:
-        return self._whole.read(self._in(path))
+    def read(self, path: str, most: int) -> bytes:
+        return self._whole.read(self._in(path), most)
 
     def write(self, path: str, data: bytes, *, append: bool) -> None:
         self._whole.write(self._in(path), data, append=append)

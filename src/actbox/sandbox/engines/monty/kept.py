@@ -42,14 +42,14 @@ class Kept:
                 why = f"the changes would exceed {self._limits.artifact_mib} MiB"
                 self._left_out.add(f"a change of {mount}/{shown(path)} was not collected: {why}")
                 continue
-            data, before = folder.upper.read(path), self._before(folder, path)
+            data, before = folder.upper.read(path, size), self._before(folder, path)
             kind: ChangeKind = "added" if _size(folder.lower, path) is None else "changed"
             if data != before and not self._note(mount, path, kind, data, before):
                 return
 
     def _before(self, folder: LayeredFolder, path: str) -> bytes | None:
         size = _size(folder.lower, path)
-        return None if size is None or size > min(self._left, _MOST_BEFORE) else folder.lower.read(path)
+        return None if size is None or size > min(self._left, _MOST_BEFORE) else folder.lower.read(path, self._left)
 
     def _note(self, mount: str, path: str, kind: ChangeKind, data: bytes | None, before: bytes | None) -> bool:
         """Note a change; return whether another may follow."""

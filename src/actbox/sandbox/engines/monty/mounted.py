@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.sandbox.workspace import Workspace
 
@@ -36,9 +37,9 @@ class Mounted:
         """Let go of it."""
         self._held.close()
 
-    def places(self, held: contextlib.ExitStack) -> tuple[Place, ...]:
+    def places(self, limits: Limits, held: contextlib.ExitStack) -> tuple[Place, ...]:
         """Return the places of a program, whose changes to overlays last until `held` is closed. Blocks."""
-        return tuple(self._place(mount, folder, is_file, held) for mount, folder, is_file in self._found)
+        return tuple(self._place(mount, folder, is_file, limits, held) for mount, folder, is_file in self._found)
 
     def _opened(self, mount: FileMount) -> tuple[FileMount, Folder, bool]:
         try:
@@ -59,7 +60,9 @@ class Mounted:
             )
         return mount, HostFolder(workspace), is_file
 
-    def _place(self, mount: FileMount, folder: Folder, is_file: bool, held: contextlib.ExitStack) -> Place:
+    def _place(
+        self, mount: FileMount, folder: Folder, is_file: bool, limits: Limits, held: contextlib.ExitStack
+    ) -> Place:
         parts = mount.mount_path.parts[1:]
         if is_file:
             return Place(parts, folder, writable=mount.mode == "rw", inner=mount.host_path.name, is_file=True)
@@ -68,5 +71,5 @@ class Mounted:
         changes = held.enter_context(tempfile.TemporaryDirectory(prefix="actbox-overlay-"))
         upper = Workspace(os.open(changes, _FOLDER), str(mount.mount_path))
         held.callback(upper.close)
-        layered = LayeredFolder(HostFolder(upper), folder)
+        layered = LayeredFolder(HostFolder(upper), folder, limits.file_mib * 2**20)
         return Place(parts, layered, writable=True, bounded=True, keep_changes=mount.keep_changes)

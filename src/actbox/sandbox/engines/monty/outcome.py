@@ -185,6 +185,9 @@ def _classified(info: ErrorInfo, functions: Collection[str]) -> ErrorInfo:
     if info.type == "OSError" and info.message.startswith("[Errno 28]"):
         hint = "write less, or remove files that are no longer needed"
         return replace(info, kind=ErrorKind.DISK, limit="workspace_mib", hint=hint)
+    if info.type == "OSError" and info.message.startswith("[Errno 12]"):
+        hint = "the file is larger than all the memory that the program may use: read a smaller one"
+        return replace(info, kind=ErrorKind.MEMORY, limit="memory_mib", hint=hint)
     if info.type == "OSError" and info.message.startswith("[Errno 27]"):
         return replace(info, kind=ErrorKind.DISK, limit="file_mib", hint="write smaller files")
     if info.message.startswith(("[Errno 30]", "[Errno 13]")):
