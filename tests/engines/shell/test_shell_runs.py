@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from actbox import ErrorKind, Limits, Policy, ProcessShell, Program, shell_trait
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Command
+from actbox.sandbox.shell.answers import ShellError
+from actbox.sandbox.shell.errands import reply_to
 from tests.engines.shell.local_shell import LocalShell
 
 
@@ -137,6 +139,47 @@ async def test_a_file_that_changes_while_it_is_read_is_an_error(
 
     monkeypatch.setattr(box, "_reply", write_meanwhile)
     with pytest.raises(actbox.FileError, match="written to while it was read"):
+        await box.read_file("file")
+
+
+async def test_no_more_is_taken_of_an_answer_than_was_asked_for() -> None:
+    said = 0
+
+    async def flood() -> AsyncGenerator[tuple[str, bytes]]:
+        nonlocal said
+        while True:
+            said += 1
+            yield "b", bytes(1000)
+
+    with pytest.raises(ShellError, match="longer than what was asked for"):
+        await reply_to(flood(), 10_000)
+    assert said == 11
+
+
+@pytest.mark.parametrize(
+    ("version", "what"),
+    [("[0, 0, 3500, 0, 0]", "sent something else"), ("[0, 0, 2**60, 0, 0]", "more than 5,000 bytes")],
+)
+async def test_a_program_that_has_written_over_the_errands_floods_no_host(
+    box: LocalShell, monkeypatch: pytest.MonkeyPatch, version: str, what: str
+) -> None:
+    monkeypatch.setattr(LocalShell, "piece_bytes", 1000)
+    monkeypatch.setattr(LocalShell, "most_read_bytes", 5000)
+    await box.write_file("file", bytes(5000))
+    assert await box.read_file("file") == bytes(5000)
+    forged = f"""
+def read(request, stdin, answers):
+    if request["start"] > 20_000:
+        raise SystemExit
+    answers.say("b", bytes(1000))
+    answers.say_json("r", {{"version": {version}, "over": False}})
+ERRANDS["read"] = read
+"""
+    result = await box.run(
+        f"with open({box.root!r} + '/../code/guest/errands/files.py', 'a') as f: f.write({forged!r})"
+    )
+    assert result.success, result.error
+    with pytest.raises(actbox.FileError, match=what):
         await box.read_file("file")
 
 

@@ -103,15 +103,18 @@ def _why(errand: Errand, result: ExecutionResult, complaint: str) -> str:
     return f"the shell ended its command with exit code {result.exit_code}{said}"
 
 
-async def reply_to(answers: AsyncGenerator[tuple[str, bytes]]) -> tuple[dict[str, Any], bytes]:
-    """Return an errand's reply, and the bytes of a file that came with it. Raises `ShellError`."""
+async def reply_to(answers: AsyncGenerator[tuple[str, bytes]], most: int = 0) -> tuple[dict[str, Any], bytes]:
+    """Return an errand's reply, and the bytes of a file that came with it, at most so many. Raises `ShellError`.
+
+    The other end may say anything: a program can have written over the errands that lie there.
+    """
     reply, content = bytearray(), bytearray()
     async with aclosing(answers):
         async for kind, data in answers:
             if kind in "rb":
                 (reply if kind == "r" else content).extend(data)
-            if len(reply) > _MOST_OF_A_REPLY:
-                raise ShellError("the shell's answer is too long")
+            if len(reply) > _MOST_OF_A_REPLY or len(content) > most:
+                raise ShellError("the shell's answer is longer than what was asked for")
     return as_object(reply), bytes(content)
 
 

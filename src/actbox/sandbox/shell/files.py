@@ -24,6 +24,8 @@ class ShellFiles(Files):
 
     piece_bytes: ClassVar[int] = 4 * 2**20
     """How much of a file goes through the shell at once; as text it is a third more."""
+    most_read_bytes: ClassVar[int] = 2**30
+    """The largest file that `read_file` returns; whatever the other end says, this process takes no more."""
 
     @abstractmethod
     async def _reply(self, request: dict[str, Any], payload: bytes | memoryview = b"") -> tuple[dict[str, Any], bytes]:
@@ -37,11 +39,14 @@ class ShellFiles(Files):
         root, parts = self._place(path)
         pieces: list[bytes] = []
         version: object = None
+        start = 0
         while True:
-            start = sum(map(len, pieces))
             request = {"do": "read", "root": root, "parts": parts, "start": start, "most": self.piece_bytes}
             reply, data = await self._done(path, request)
-            if len(data) > self.piece_bytes or (not reply.get("over") and not data):
+            start += len(data)
+            if start > self.most_read_bytes:
+                raise FileError(errno.EFBIG, f"{path}: it has more than {self.most_read_bytes:,} bytes")
+            if start > _size_in(reply.get("version")) or (not data and not reply.get("over")):
                 raise FileError(errno.EIO, f"{path}: the shell sent something else than was asked for")
             pieces.append(data)
             # Most files come in one piece, and are then what they were when it was read.
@@ -136,6 +141,15 @@ class ShellFiles(Files):
             number, why = reply["errno"], reply.get("why")
             raise FileError(number if isinstance(number, int) else errno.EIO, f"{path}: {why}")
         return reply, data
+
+
+def _size_in(version: object) -> int:
+    """Return how many bytes a file has that was read, as the errand says it."""
+    match version:
+        case [_, _, int() as size, _, _]:
+            return size
+        case _:
+            return -1
 
 
 async def _nothing(_: None) -> None:

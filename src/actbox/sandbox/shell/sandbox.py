@@ -370,7 +370,7 @@ class ShellSandbox(ShellFiles, Sandbox):
         return answers_of(self, self._errand, lambda token: stdin_of({**told, "token": token}, payload))
 
     async def _reply(self, request: dict[str, Any], payload: bytes | memoryview = b"") -> tuple[dict[str, Any], bytes]:
-        return await reply_to(self._answers(self._running(), request, payload))
+        return await reply_to(self._answers(self._running(), request, payload), request.get("most", 0))
 
     async def _remove(self, there: _There, folder: str) -> None:
         try:
