@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from actbox import Completed, ErrorInfo, ErrorKind, Limits, Output, Policy, Prog
 from actbox.sandbox.embedded import CallRefused, EmbeddedSandbox, Evaluation, Outcome, State
 from actbox.sandbox.traits import Traits
 from actbox.tools.approval import ApprovalDecision, ApprovalRequest
+from tests.sandbox.deep_folders import deepen, few_descriptors
 
 
 class Interpreter(State):
@@ -206,6 +208,21 @@ async def test_stopping_the_sandbox_ends_programs_and_says_so() -> None:
         await box.run("1")
     with pytest.raises(actbox.SandboxStopped):
         await box.list_files()
+
+
+async def test_a_workspace_is_removed_however_deep_it_has_become(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with ToySandbox(Policy()) as box:
+        deepen((await box.run("value = evaluation.folder")).value)
+        async with box.session(forkable=True) as session:
+            with pytest.raises(actbox.SandboxUnavailable, match="cannot be copied"):
+                await session.fork()
+        assert len(os.listdir(tmp_path)) == 1
+        with few_descriptors():
+            await box.stop()
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_fault_of_the_engine_is_a_result(box: ToySandbox) -> None:

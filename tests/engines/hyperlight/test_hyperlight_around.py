@@ -19,10 +19,13 @@ import pytest_asyncio
 import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy, Sandbox, SandboxStopped
 from actbox.sandbox.engines.hyperlight.engine import HyperlightSandbox
+from actbox.sandbox.engines.hyperlight.guest_files import GuestFiles
 from actbox.sandbox.engines.hyperlight.machine import Machine, MachineLost
 from actbox.sandbox.engines.hyperlight.options import GuestOptions
+from actbox.sandbox.workspace import Workspace, open_folder
 from actbox.testing import SandboxContract
 from tests.engines.hyperlight.conftest import STAND_IN
+from tests.sandbox.deep_folders import deepen, few_descriptors
 
 trying = import_module("actbox.sandbox.engines.hyperlight.check")
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -302,6 +305,26 @@ held.clear()
     assert result.value == ["Too many open files", "File too large", "No space left on device", "File too large"]
     assert empty.error is not None
     assert (empty.error.kind, empty.error.limit) == (ErrorKind.DISK, "workspace_mib")
+
+
+def test_deep_folders_are_counted_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "workspace/input").mkdir(parents=True)
+    workspace = Workspace(open_folder(str(tmp_path / "workspace")), "/workspace")
+    files = GuestFiles(workspace, (), Limits(workspace_mib=1))
+    files.open()
+    files.do({"op": "mkdir", "path": "/tmp/made"})
+    (temporary,) = (folder for folder in tmp_path.iterdir() if folder.name != "workspace")
+    for folder in (temporary / "made", tmp_path / "workspace"):
+        deepen(folder)
+    with few_descriptors():
+        for path in ("/tmp/more", "/workspace/more"):
+            with pytest.raises(OSError, match="No space"):
+                for n in range(300):  # it is counted now and then
+                    files.do({"op": "mkdir", "path": f"{path}{n}"})
+        files.close()
+    workspace.close()
+    assert [folder.name for folder in tmp_path.iterdir()] == ["workspace"]
 
 
 async def test_modules_of_the_workspace_can_be_imported(box: HyperlightSandbox) -> None:

@@ -11,6 +11,7 @@ import pytest
 import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy, Program, Sandbox
 from actbox.sandbox.regular_file import read_regular
+from tests.sandbox.deep_folders import few_descriptors
 
 
 async def value_of(box: Sandbox, code: str | Program) -> object:
@@ -302,6 +303,31 @@ async def test_a_file_of_an_overlay_that_is_renamed_to_its_own_name_stays(tmp_pa
     (tmp_path / "file").write_text("there")
     async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/m", "overlay"),))) as box:
         assert (await box.run("import os\nos.rename('/m/file', '/m/file')\nopen('/m/file').read()")).value == "there"
+
+
+async def test_deep_folders_are_counted_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = """
+import os
+os.mkdir('t')
+for n in range(500):
+    os.mkdir('u')
+    os.rename('t', 'u/d')
+    os.rename('u', 't')
+open('file', 'w').write('x')
+"""
+    policy = Policy(mounts=(FileMount(Path(__file__).parent, "/m", "overlay"),))
+    async with actbox.open_sandbox("monty", policy=policy) as box:
+        result = await box.run(code)
+        assert result.success, result.error
+        with few_descriptors():
+            assert (await box.run("open('file', 'w').write('x')")).success
+        code = "import pathlib\npathlib.Path('/m/' + 'd/' * 1000).mkdir(parents=True)"
+        error = (await box.run(code)).error
+        assert error is not None and "File name too long" in error.message
+        with few_descriptors():
+            await box.stop()
+    assert os.listdir(tmp_path) == []
 
 
 async def test_artifacts_are_collected_again_when_a_file_changes(box: Sandbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sys
@@ -64,18 +65,35 @@ class Place:
     def copy(self, opened: OpenStorage) -> Place:
         """Make one with the same in it; links stay what they are. Raises `OSError`."""
         folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
-        shutil.copytree(self._top, folder, symlinks=True, dirs_exist_ok=True)
-        inside, given = f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input"
-        return Place(opened(inside, given), inside, given)
+        try:
+            shutil.copytree(self._top, folder, symlinks=True, dirs_exist_ok=True)
+            inside, given = f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input"
+            return Place(opened(inside, given), inside, given)
+        except RecursionError:
+            _remove(folder)
+            raise OSError(errno.ELOOP, "its folders are nested too deeply") from None
+        except BaseException:
+            _remove(folder)
+            raise
 
     def remove(self) -> None:
         """Remove it, and all that is in it."""
         self.workspace.close()
-        shutil.rmtree(self._top)
+        _remove(self._top)
 
     @property
     def _top(self) -> str:
         return os.path.dirname(self.input_folder)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder, in which a program may have made others as deep as it likes."""
+    if hasattr(os, "O_NOFOLLOW"):
+        from actbox.sandbox.guest.tree import remove_folder  # which not every system can import
+
+        remove_folder(folder)
+    else:
+        shutil.rmtree(folder)
 
 
 def by_descriptor(folder: str, input_folder: str) -> Storage:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.sandbox.guest.tree import remove_folder
 from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.workspace import Workspace
 
@@ -90,7 +90,7 @@ class GuestFiles:
         self._opened.clear()
         self._places.clear()
         if self._temporary:
-            shutil.rmtree(self._temporary)
+            remove_folder(self._temporary)
             self._temporary = ""
 
     def do(self, asked: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
+from actbox.sandbox.every_entry import every_entry
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not to wait for the other end of a named pipe.
@@ -150,11 +151,10 @@ class Quota:
 
     def _counted(self) -> int:
         total = 0
-        for _, folders, files, descriptor in os.fwalk(".", dir_fd=self._descriptor, follow_symlinks=False):
-            total += ENTRY_BYTES * (len(folders) + len(files))
-            for name in files:
-                with contextlib.suppress(FileNotFoundError):
-                    total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+        for status in every_entry(self._descriptor):
+            total += ENTRY_BYTES
+            if not stat_modes.S_ISDIR(status.st_mode):
+                total += status.st_size
         return total
 
 

@@ -13,12 +13,13 @@ from typing import Any, Final
 from actbox.core.changes import FileChange
 from actbox.core.limits import Limits
 
-from .folders import Folder, LayeredFolder, Part, oops
+from .folders import Folder, HostFolder, LayeredFolder, Part, oops
 from .kept import Kept
 from .library import file_handle, file_status, mode_of, path_of, scan_entry
 
 _MIB = 2**20
 _MOST_SCANNED = 100_000
+_MOST_NAMES = 64
 _ROOTS: Final = ("workspace", "input", "output")
 
 
@@ -39,7 +40,7 @@ class Place:
 class Files:
     """The places of one program, or of the programs of a session. All methods block."""
 
-    def __init__(self, workspace: Folder, mounts: tuple[Place, ...], limits: Limits) -> None:
+    def __init__(self, workspace: HostFolder, mounts: tuple[Place, ...], limits: Limits) -> None:
         given: Folder = Part(workspace, "input")
         for mount in mounts:
             if mount.parts == ("input",):
@@ -197,6 +198,8 @@ class Files:
     def _at(self, path: str) -> tuple[Place, str] | None:
         """Return the place that a path lies in, and the path in its folder; `None` for what lies in none."""
         parts = tuple(part for part in path.split("/") if part)
+        if len(parts) > _MOST_NAMES:
+            raise oops(errno.ENAMETOOLONG)
         if parts[:1] == ("workspace",) and parts[1:2] in (("input",), ("output",)):
             parts = parts[1:]
         for length in range(len(parts), 0, -1):

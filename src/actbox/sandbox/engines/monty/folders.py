@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from actbox.core.errors import FileError
+from actbox.sandbox.every_entry import every_entry
 from actbox.sandbox.regular_file import read_regular
 from actbox.sandbox.workspace import Workspace
 
@@ -67,13 +68,6 @@ class Folder(ABC):
         except OSError:
             return False
 
-    def size(self, path: str = ".") -> int:
-        """Return how many bytes all files below a path have."""
-        status = self.status(path)
-        if not stat_modes.S_ISDIR(status.st_mode):
-            return status.st_size if stat_modes.S_ISREG(status.st_mode) else 0
-        return sum(self.size(f"{path}/{name}") for name in self.names(path))
-
 
 class HostFolder(Folder):
     """A folder of the host that is open; links in it are never followed."""
@@ -88,6 +82,14 @@ class HostFolder(Folder):
                 yield found
         except FileError as error:
             raise oops(error.errno or errno.EIO) from None
+
+    def size(self) -> int:
+        """Return how many bytes all files in it have."""
+        folder = self._workspace.open()
+        try:
+            return sum(s.st_size for s in every_entry(folder) if stat_modes.S_ISREG(s.st_mode))
+        finally:
+            os.close(folder)
 
     def status(self, path: str) -> os.stat_result:
         with self._parent(path) as (folder, name):

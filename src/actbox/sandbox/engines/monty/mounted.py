@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.sandbox.guest.tree import remove_folder
 from actbox.sandbox.workspace import Workspace
 
 from .files import Place
@@ -68,7 +69,8 @@ class Mounted:
             return Place(parts, folder, writable=mount.mode == "rw", inner=mount.host_path.name, is_file=True)
         if mount.mode != "overlay":
             return Place(parts, folder, writable=mount.mode == "rw")
-        changes = held.enter_context(tempfile.TemporaryDirectory(prefix="actbox-overlay-"))
+        changes = tempfile.mkdtemp(prefix="actbox-overlay-")
+        held.callback(remove_folder, changes)
         upper = Workspace(os.open(changes, _FOLDER), str(mount.mount_path))
         held.callback(upper.close)
         layered = LayeredFolder(HostFolder(upper), folder, limits.file_mib * 2**20)
