@@ -245,6 +245,8 @@ def test_a_secret_cannot_be_placed_as_a_file() -> None:
         ("open('a', 'wb').write(b'x' * 1_500_000)", "file_mib"),
         ("for n in range(9): open('a', 'ab').write(b'x' * 200_000)", "file_mib"),
         ("for n in range(9): open(f'output/{n}', 'wb').write(b'x' * 900_000)", "workspace_mib"),
+        ("import pathlib\nfor n in range(4000): pathlib.Path(f'{n}').mkdir()", "workspace_mib"),
+        ("for n in range(4000): open(f'{n}', 'w').close()", "workspace_mib"),
     ],
 )
 async def test_files_and_the_workspace_have_limits(code: str, limit: str) -> None:
@@ -303,6 +305,21 @@ async def test_a_file_of_an_overlay_that_is_renamed_to_its_own_name_stays(tmp_pa
     (tmp_path / "file").write_text("there")
     async with actbox.open_sandbox("monty", policy=Policy(mounts=(FileMount(tmp_path, "/m", "overlay"),))) as box:
         assert (await box.run("import os\nos.rename('/m/file', '/m/file')\nopen('/m/file').read()")).value == "there"
+
+
+async def test_the_limit_of_the_workspace_is_for_all_changes_of_overlays_too(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(900_000))
+    policy = Policy(mounts=(FileMount(tmp_path, "/m", "overlay"),), limits=Limits(workspace_mib=1))
+    emptied = "open('/m/large', 'w').close()\nfor n in range(2): open(f'/m/{n}', 'wb').write(bytes(600_000))"
+    renamed = (
+        "import os\nopen('/m/one', 'wb').write(bytes(600_000))\nopen('a', 'w').close()\nos.rename('a', 'b')\n"
+        "open('/m/two', 'wb').write(bytes(600_000))"
+    )
+    added = "open('/m/large', 'ab').write(b'x')\nopen('/m/one', 'wb').write(bytes(600_000))"
+    async with actbox.open_sandbox("monty", policy=policy) as box:
+        for code in (emptied, renamed, added):
+            error = (await box.run(code)).error
+            assert error is not None and (error.kind, error.limit) == (ErrorKind.DISK, "workspace_mib"), code
 
 
 async def test_deep_folders_are_counted_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

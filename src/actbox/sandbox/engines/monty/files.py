@@ -13,7 +13,7 @@ from typing import Any, Final
 from actbox.core.changes import FileChange
 from actbox.core.limits import Limits
 
-from .folders import Folder, HostFolder, LayeredFolder, Part, oops
+from .folders import ENTRY_BYTES, Folder, HostFolder, LayeredFolder, Part, oops, taken
 from .kept import Kept
 from .library import file_handle, file_status, mode_of, path_of, scan_entry
 
@@ -141,17 +141,21 @@ class Files:
         if kwargs.get("parents") and not self._is_dir(parent):
             self._mkdir(parent, (), {"parents": True, "exist_ok": True})
         place, inner = self._changed(path)
+        self._check_room(place, ENTRY_BYTES)
         place.folder.make(inner)
+        self._grown(place, ENTRY_BYTES)
 
     def _unlink(self, path: str, *_: Any) -> None:
         place, inner = self._changed(path)
-        size = self._size(place, inner)
+        held = self._held(place, inner)
         place.folder.remove(inner)
-        self._grown(place, -size)
+        self._grown(place, -held)
 
     def _rmdir(self, path: str, *_: Any) -> None:
         place, inner = self._changed(path)
+        held = self._held(place, inner)
         place.folder.remove_folder(inner)
+        self._grown(place, -held)
 
     def _rename(self, path: str, args: tuple[Any, ...], _: Any) -> Any:
         source, source_inner = self._changed(path)
@@ -282,13 +286,10 @@ class Files:
         after = before + len(data) if append else len(data)
         if after > self._limits.file_mib * _MIB:
             raise oops(errno.EFBIG)
-        if place.bounded and after > before:
-            if self._used is None:
-                self._used = self._workspace.size()
-            if self._used + after - before > self._limits.workspace_mib * _MIB:
-                raise oops(errno.ENOSPC)
+        growth = ENTRY_BYTES + after - self._held(place, inner)
+        self._check_room(place, growth)
         place.folder.write(inner, data, append=append)
-        self._grown(place, after - before)
+        self._grown(place, growth)
 
     def _at_file(self, path: str) -> tuple[Place, str]:
         found = self._at(path)
@@ -306,6 +307,25 @@ class Files:
         except OSError:
             return 0
         return status.st_size if stat_modes.S_ISREG(status.st_mode) else 0
+
+    def _held(self, place: Place, inner: str) -> int:
+        """Return how many bytes an entry takes of those that are counted; of an overlay only what was changed is."""
+        folder = place.folder.upper if isinstance(place.folder, LayeredFolder) else place.folder
+        try:
+            return taken(folder.status(inner))
+        except OSError:
+            return 0
+
+    def _check_room(self, place: Place, growth: int) -> None:
+        if not place.bounded or growth <= 0:
+            return
+        if self._used is None:
+            self._used = self._workspace.size()
+            for other in self._places.values():
+                if isinstance(other.folder, LayeredFolder) and isinstance(other.folder.upper, HostFolder):
+                    self._used += other.folder.upper.size()
+        if self._used + growth > self._limits.workspace_mib * _MIB:
+            raise oops(errno.ENOSPC)
 
     def _grown(self, place: Place, by: int) -> None:
         if place.bounded and self._used is not None:

@@ -11,12 +11,15 @@ import stat as stat_modes
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from actbox.core.errors import FileError
 from actbox.sandbox.every_entry import every_entry
 from actbox.sandbox.regular_file import read_regular
 from actbox.sandbox.workspace import Workspace
 
+# What an entry takes of a file system, whatever is in it.
+ENTRY_BYTES: Final = 4096
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -24,6 +27,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def oops(code: int) -> OSError:
     """Return the error of the operating system with this number, of the class that goes with it."""
     return OSError(code, os.strerror(code))
+
+
+def taken(status: os.stat_result) -> int:
+    """Return how many bytes an entry takes: what a file has in it, and some for being there."""
+    return ENTRY_BYTES + (status.st_size if stat_modes.S_ISREG(status.st_mode) else 0)
 
 
 class Folder(ABC):
@@ -84,10 +92,10 @@ class HostFolder(Folder):
             raise oops(error.errno or errno.EIO) from None
 
     def size(self) -> int:
-        """Return how many bytes all files in it have."""
+        """Return how many bytes all that lies in it takes, as `taken` counts."""
         folder = self._workspace.open()
         try:
-            return sum(s.st_size for s in every_entry(folder) if stat_modes.S_ISREG(s.st_mode))
+            return sum(map(taken, every_entry(folder)))
         finally:
             os.close(folder)
 
