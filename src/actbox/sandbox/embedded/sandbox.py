@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 import sys
-import tempfile
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -23,6 +22,7 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Command, Session, Tools
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.files import WorkspaceFiles, place_files
+from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.languages import in_language
 from actbox.sandbox.requests import check_names, seconds_of
 from actbox.sandbox.siblings import AloneInSiblings, Siblings
@@ -55,7 +55,7 @@ class Place:
     @classmethod
     def make(cls, opened: OpenStorage, *, input_apart: bool = False) -> Place:
         """Make one with nothing in it, whose files `opened` reaches. Raises `OSError`."""
-        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        folder = make_folder()
         inside = f"{folder}/workspace" if input_apart else folder
         for path in dict.fromkeys((inside, f"{folder}/input", f"{inside}/input", f"{inside}/output")):
             if path != folder:
@@ -64,36 +64,26 @@ class Place:
 
     def copy(self, opened: OpenStorage) -> Place:
         """Make one with the same in it; links stay what they are. Raises `OSError`."""
-        folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        folder = make_folder()
         try:
             shutil.copytree(self._top, folder, symlinks=True, dirs_exist_ok=True)
             inside, given = f"{folder}{self.folder[len(self._top) :]}", f"{folder}/input"
             return Place(opened(inside, given), inside, given)
         except RecursionError:
-            _remove(folder)
+            remove_folder(folder)
             raise OSError(errno.ELOOP, "its folders are nested too deeply") from None
         except BaseException:
-            _remove(folder)
+            remove_folder(folder)
             raise
 
     def remove(self) -> None:
         """Remove it, and all that is in it."""
         self.workspace.close()
-        _remove(self._top)
+        remove_folder(self._top)
 
     @property
     def _top(self) -> str:
         return os.path.dirname(self.input_folder)
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder, in which a program may have made others as deep as it likes."""
-    if hasattr(os, "O_NOFOLLOW"):
-        from actbox.sandbox.guest.tree import remove_folder  # which not every system can import
-
-        remove_folder(folder)
-    else:
-        shutil.rmtree(folder)
 
 
 def by_descriptor(folder: str, input_folder: str) -> Storage:

@@ -211,9 +211,14 @@ def empty_folder(path: str) -> None:
     """Remove all that lies in a folder."""
     folder = os.open(path, _FOLDER)
     try:
-        _empty(folder, ())
+        empty_open_folder(folder)
     finally:
         os.close(folder)
+
+
+def empty_open_folder(folder: int) -> None:
+    """Remove all that lies in a folder, by its descriptor."""
+    _empty(folder, ())
 
 
 def _empty(folder: int, kept: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
-from actbox.sandbox.guest.tree import remove_folder
 from actbox.sandbox.guest.wire import ProtocolError
+from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.workspace import Workspace
 
 from .trees import FOLDER, Quota, Tree, described, failure, kind_of, mounted
@@ -241,7 +240,7 @@ class GuestFiles:
         return [place[len(wanted)] for place in places if len(place) > len(wanted) and place[: len(wanted)] == wanted]
 
     def _make_temporary(self) -> None:
-        self._temporary = tempfile.mkdtemp(prefix="actbox-tmp-")
+        self._temporary = make_folder()
         folder = os.open(self._temporary, FOLDER)
         self._places[_TEMPORARY] = [Tree(folder, writable=True, quota=Quota(folder, self._limits.workspace_mib * _MIB))]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat as stat_modes
-import tempfile
 from collections.abc import Iterable
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
-from actbox.sandbox.guest.tree import remove_folder
+from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.workspace import Workspace
 
 from .files import Place
@@ -69,7 +68,7 @@ class Mounted:
             return Place(parts, folder, writable=mount.mode == "rw", inner=mount.host_path.name, is_file=True)
         if mount.mode != "overlay":
             return Place(parts, folder, writable=mount.mode == "rw")
-        changes = tempfile.mkdtemp(prefix="actbox-overlay-")
+        changes = make_folder()
         held.callback(remove_folder, changes)
         upper = Workspace(os.open(changes, _FOLDER), str(mount.mount_path))
         held.callback(upper.close)

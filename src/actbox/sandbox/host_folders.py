@@ -1,0 +1,96 @@
+"""Temporary folders of the host that a process makes for its sandboxes, and that another removes when it has died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from typing import Final
+
+_OWNED: Final = re.compile(r"actbox-of-(\d+)-(\d+)-(\d+)-.+")
+_looking = threading.Lock()
+_looked_in: set[str] = set()
+
+
+def make_folder() -> str:
+    """Make a folder whose name says whose it is, and return its real path. Raises `OSError`.
+
+    The first time it removes those of processes that have died. That is on Linux only, which says which processes are
+    there: elsewhere what a process that was killed had left has to be removed by hand.
+    """
+    place = os.path.realpath(tempfile.gettempdir())
+    namespace = _namespace()
+    if not namespace:
+        return tempfile.mkdtemp(prefix="actbox-", dir=place)
+    with _looking:
+        if place not in _looked_in:
+            _looked_in.add(place)
+            remove_abandoned(place)
+    pid = os.getpid()
+    return tempfile.mkdtemp(prefix=f"actbox-of-{namespace}-{pid}-{_begin_of(pid)}-", dir=place)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder and all in it, where a program may have made folders as deep as it likes. Raises `OSError`."""
+    if hasattr(os, "O_NOFOLLOW"):
+        from actbox.sandbox.guest import tree  # which not every system can import
+
+        tree.remove_folder(folder)
+    else:
+        shutil.rmtree(folder)
+
+
+def remove_abandoned(place: str) -> None:
+    """Remove what processes of this user have left below `place` that have died.
+
+    Only folders of this user are looked into, none by a link; what cannot be removed stays.
+    """
+    namespace = _namespace()
+    top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in os.listdir(top):
+            owner = _OWNED.fullmatch(name)
+            # Of processes in another namespace nobody here can say whether they live.
+            if owner is not None and owner[1] == namespace and owner[3] != _begin_of(int(owner[2])):
+                with contextlib.suppress(OSError):
+                    _remove_mine(top, name)
+    finally:
+        os.close(top)
+
+
+def _remove_mine(top: int, name: str) -> None:
+    from actbox.sandbox.guest import tree
+
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            return
+        os.fchmod(folder, 0o700)
+        tree.empty_open_folder(folder)
+        os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(folder)
+
+
+def _namespace() -> str:
+    """Return the number of the namespace in which process ids are counted, "" where there is no telling."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
+
+
+def _begin_of(pid: int) -> str:
+    """Return when a process began, in ticks since the system did, "" where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
