@@ -8,15 +8,18 @@ ends the whole process at the interpreter's exit.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import re
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Literal
 
+from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
 
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, Frame, IllTyped, Lost, Named, Settings, Step
@@ -31,7 +34,17 @@ _FEED = re.compile(r"<python-input-(\d+)>")
 _SIGNAL = re.compile(r"\(signal: (\d+)")
 # Two copies of a session must not go on with the same random numbers.
 _SEED_ANEW = "exec('import random\\nrandom.seed()', {})"
+# The library's threads are not in a child that is forked, and whoever waits for them there waits for good.
+_FORKED = (
+    "the process from which this one was forked has used the monty engine, whose library does not outlive that: start"
+    " a new process, such as with multiprocessing's 'spawn', or use the linux engine"
+)
+_users: set[int] = set()
+"""The processes that have used the library, of which all but one are parents of this."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+_holders: weakref.WeakSet[Workers | Interpreter] = weakref.WeakSet()
 
 
 class Workers:
@@ -41,12 +54,18 @@ class Workers:
         self._lock = threading.Lock()
         self._users = 0
         self._pool: Any = None
+        _holders.add(self)
+
+    def held(self) -> tuple[Any, ...]:
+        """Return what of the library's it holds."""
+        return (self._pool,)
 
     def open(self) -> None:
         """Have it ready, until `close` was called as often as this. Raises `SandboxUnavailable`."""
         with self._lock:
             if not self._users:
                 library = _library()
+                check_not_forked()
                 try:
                     self._pool = library.Monty(max_processes=_MOST_WORKERS).__enter__()
                 except (OSError, RuntimeError, library.MontyError) as error:
@@ -59,13 +78,16 @@ class Workers:
             self._users -= 1
             if not self._users:
                 pool, self._pool = self._pool, None
-                pool.__exit__(None, None, None)
+                if not _is_parents():  # whose threads the pool would wait for
+                    pool.__exit__(None, None, None)
 
     def checkout(self, settings: Settings) -> Any:
         """Return a session of the library that has begun. Raises `Lost`."""
         pool, library = self._pool, _library()
         if pool is None:
             raise Lost("the sandbox was stopped", 0)
+        if _is_parents():
+            raise Lost(_FORKED, 0)
         session = pool.checkout(
             script_name=settings.script_name,
             limits={
@@ -104,6 +126,11 @@ class Interpreter:
         self._closed = False
         self.ended = False
         """Whether nothing can be fed any more."""
+        _holders.add(self)
+
+    def held(self) -> tuple[Any, ...]:
+        """Return what of the library's it holds."""
+        return self._session, self._snapshot
 
     def feed(
         self,
@@ -161,7 +188,7 @@ class Interpreter:
         """End what runs: a turn that is under way raises `Lost`, and so do all after it."""
         with self._lock:
             self.ended = True
-            if self._in_turn and self._pid:
+            if self._in_turn and self._pid and not _is_parents():
                 with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
                     os.kill(self._pid, _KILL)
 
@@ -177,7 +204,7 @@ class Interpreter:
             if self._closed:
                 return
             self._closed = self.ended = True
-        if self._session is not None:
+        if self._session is not None and not _is_parents():
             self._session.__exit__(None, None, None)
 
     def _turn(self, act: Callable[[], Any]) -> Step:
@@ -201,6 +228,9 @@ class Interpreter:
         with self._lock:
             if self.ended:
                 raise Lost("the interpreter was ended", 0)
+            if _is_parents():
+                self.ended = True
+                raise Lost(_FORKED, 0)
             self._in_turn = True
         try:
             if self._session is None:
@@ -226,9 +256,21 @@ def check_installed() -> None:
     _library()
 
 
+def check_not_forked() -> None:
+    """Note that this process uses the library. Raises `SandboxUnavailable` where that from which it was forked did."""
+    if _is_parents():
+        raise SandboxUnavailable(_FORKED)
+    _users.add(os.getpid())
+
+
+def _is_parents() -> bool:
+    return bool(_users) and os.getpid() not in _users
+
+
 def try_worker() -> None:
     """Start a worker, and have it add. Raises `SandboxUnavailable`."""
     library = _library()
+    check_not_forked()
     try:
         with library.Monty(max_processes=1, request_timeout=_TRIAL_SECONDS) as pool, pool.checkout() as session:
             if session.feed_run("1 + 1") != 2:
@@ -274,6 +316,16 @@ def shown_class(value: Any) -> tuple[str, dict[str, Any]] | None:
     if isinstance(value, _library().MontyClassProxy):
         return value.name, dict(value.attributes)
     return None
+
+
+def _keep_for_good() -> None:
+    """In a forked child: what was the parent's is never let go of, which would end the parent's workers."""
+    for holder in tuple(_holders):
+        for thing in holder.held():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+in_a_forked_child(_keep_for_good)
 
 
 @functools.cache
