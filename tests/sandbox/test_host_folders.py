@@ -73,3 +73,15 @@ def test_a_folder_of_another_user_is_left_alone(temporary: Path, monkeypatch: py
     monkeypatch.setattr(host_folders.os, "geteuid", lambda: os.getuid() + 1)
     remove_abandoned(str(temporary))
     assert (left / "file").exists()
+
+
+def test_a_forked_child_leaves_the_folders_of_its_parent_alone() -> None:
+    folder = make_folder()
+    child = os.fork()
+    if not child:
+        host_folders.remove_folder(folder)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.path.isdir(folder)
+    host_folders.remove_folder(folder)
+    assert not os.path.exists(folder)
