@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def needs(runtime: str = "") -> Client:
 
 
 @contextlib.contextmanager
-def somebodys_container(client: Client) -> Iterator[str]:
+def somebodys_container(client: Client, labels: Mapping[str, str] | None = None) -> Iterator[str]:
     """Have a container that this engine has not made: with the host's interpreter, as an ordinary user."""
     name = f"somebodys-{secrets.token_hex(4)}"
     root = host_root(client, ())
@@ -47,6 +47,7 @@ def somebodys_container(client: Client) -> Iterator[str]:
             *("run", "--detach", "--name", name, "--network", "none", "--user", "4242:4242", "--pull", "never"),
             *("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000", "--tmpfs", "/tmp:rw,exec,mode=1777"),
             *volumes,
+            *(part for label, value in (labels or {}).items() for part in ("--label", f"{label}={value}")),
             *("--env", f"PATH={root.python.rpartition('/')[0]}:/usr/bin:/bin", root.image, "sleep", "600"),
         )
         yield name

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ pytestmark = pytest.mark.engines
 def container_of(box: actbox.Sandbox) -> Container:
     assert isinstance(box, ContainerSandbox) and isinstance(box._container, Container)
     return box._container
+
+
+@pytest.fixture
+def stranger() -> int:
+    """A user of this machine that this process is not, and can give files to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to somebody else")
+    return 65534
 
 
 async def test_a_stopped_sandbox_leaves_no_container_no_folder_and_no_mount(tmp_path: Path) -> None:
@@ -80,6 +89,46 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next() -> None:
     assert name not in names_of(client, process.pid)
     orphans.remove_folder(folder)
     assert not os.path.exists(folder)
+
+
+def test_a_folder_that_somebody_else_has_made_is_not_touched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stranger: int
+) -> None:
+    """Anybody may give a folder the name of a container's whose process has gone, and put links in it."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    for name in ("kept", "input", "made"):
+        (victim / name).write_text("x")
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    evil = place / "actbox-container-1-evil"
+    for name in ("actbox-container-1-evil", "actbox-container-1-open", "actbox-container-1-ours"):
+        folder = place / name
+        folder.mkdir(mode=0o700)
+        for inner in ("shown", "input", "made"):
+            (folder / inner).symlink_to(victim)
+    os.chown(evil, stranger, stranger)
+    (place / "actbox-container-1-open").chmod(0o777)
+    (place / "actbox-container-1-link").symlink_to(victim)
+    orphans.reap_folders()
+    assert sorted(path.name for path in victim.iterdir()) == ["input", "kept", "made"]
+    assert sorted(path.name for path in evil.iterdir()) == ["input", "made", "shown"]
+    assert sorted(path.name for path in place.iterdir()) == [
+        *("actbox-container-1-evil", "actbox-container-1-link", "actbox-container-1-open", "actbox-container-1-ours")
+    ]
+    (place / "actbox-container-1-dead" / "shown").mkdir(parents=True)
+    (place / "actbox-container-1-dead").chmod(0o700)
+    orphans.reap_folders()
+    assert not (place / "actbox-container-1-dead").exists()
+
+
+def test_a_container_that_does_not_say_whose_it_is_is_left_alone() -> None:
+    client = needs()
+    labels = {**orphans.labels_of_this_process(), "io.actbox.pid": "none"}
+    with somebodys_container(client, labels) as name:
+        assert name not in orphans.reap(client)
+        assert client.json("container", "inspect", name)[0]["State"]["Running"] is True
 
 
 async def test_an_image_of_ours_that_was_removed_is_made_anew(tmp_path: Path) -> None:

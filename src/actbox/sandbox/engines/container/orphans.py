@@ -18,6 +18,9 @@ from .shown import hide
 
 _PID, _START, _BOOT, _MACHINE = (f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine"))
 _FOLDER = "actbox-container-"
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS = 0o077
+_MOST_DIGITS = 18
 _reaped: set[tuple[str, ...]] = set()
 _reaping = threading.Lock()
 
@@ -44,11 +47,23 @@ def folder_prefix() -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a container's folder; what is mounted there is taken away, and never looked into."""
-    hide(f"{folder}/shown")
-    for name in ("input", "made"):
-        shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
-    with contextlib.suppress(OSError):
+    """Remove a container's folder; what is mounted there is taken away, and never looked into.
+
+    Anybody may make a folder of such a name where temporary files lie: one that is not this user's alone is left as it
+    is, and no link leads out of one that is.
+    """
+    with contextlib.suppress(OSError):  # it has gone
+        descriptor = os.open(folder, _OPEN)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
+                return
+            with contextlib.suppress(OSError):
+                hide("shown", descriptor)
+            for name in ("input", "made"):
+                shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
         os.rmdir(folder)
 
 
@@ -56,7 +71,7 @@ def reap_folders() -> None:
     """Remove the folders of processes that have gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         pid, _, rest = folder.name.removeprefix(_FOLDER).partition("-")
-        if pid.isdecimal() and rest.partition("-")[0] != _start_of(int(pid)):
+        if _is_number(pid) and rest.partition("-")[0] != _start_of(int(pid)):
             remove_folder(str(folder))
 
 
@@ -66,7 +81,9 @@ def reap(client: Client) -> list[str]:
     for labels, name in _sandboxes(client):
         if labels.get(_MACHINE) != _machine():
             continue  # another machine's, which uses the same daemon
-        is_alive = labels.get(_BOOT) == _boot() and labels.get(_START) == _start_of(int(labels.get(_PID, "0") or 0))
+        if not _is_number(labels.get(_PID, "")):
+            continue  # it does not say whose it is, so that we have not made it
+        is_alive = labels.get(_BOOT) == _boot() and labels.get(_START) == _start_of(int(labels[_PID]))
         if not is_alive:
             with contextlib.suppress(CommandFailed):  # another process of ours was first
                 client.run("rm", "--force", name)
@@ -83,6 +100,11 @@ def _sandboxes(client: Client) -> list[tuple[dict[str, str], str]]:
             inspected: dict[str, Any] = client.json("container", "inspect", name)[0]
             found.append((dict(inspected["Config"].get("Labels") or {}), name))
     return found
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text can be the id of a process."""
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 @functools.cache

@@ -82,15 +82,29 @@ def make_tmpfs(place: str, size_mib: int, user: int) -> bool:
     return True
 
 
-def hide(folder: str) -> None:
-    """Take away what `show` has put below a folder, and the folder with it; nothing that is mounted is touched."""
-    for place in Path(folder).iterdir() if os.path.isdir(folder) else ():
-        with contextlib.suppress(OSError):
-            linux.umount(str(place), linux.MNT_DETACH)
-        with contextlib.suppress(OSError):
-            place.unlink() if place.is_file() else place.rmdir()
-    with contextlib.suppress(OSError):
-        os.rmdir(folder)
+def hide(name: str, parent: int) -> None:
+    """Take away what `show` has put below a folder, and the folder with it; nothing that is mounted is touched.
+
+    `parent` is a descriptor of the folder that it lies in. No link is followed. Raises `OSError`.
+    """
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        for place in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                linux.umount(f"/proc/self/fd/{folder}/{place}", linux.MNT_DETACH | linux.UMOUNT_NOFOLLOW)
+            with contextlib.suppress(OSError):
+                _remove_empty(place, folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _remove_empty(name: str, parent: int) -> None:
+    """Remove an empty folder, or what is none. Raises `OSError` where something is mounted there still."""
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=parent)
 
 
 def _show_mapped(path: str, place: str, user: int) -> None:
