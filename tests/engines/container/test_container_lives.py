@@ -17,7 +17,7 @@ from actbox.sandbox.engines.container import orphans
 from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
 from actbox.sandbox.engines.container.engine import ContainerSandbox
-from tests.engines.container.containers import names_of, needs, somebodys_container
+from tests.engines.container.containers import RUNTIMES, names_of, needs, somebodys_container
 
 pytestmark = pytest.mark.engines
 
@@ -63,6 +63,26 @@ async def test_programs_apart_use_containers_again_and_see_nothing_of_each_other
             assert [artifact.name for artifact in result.artifacts] == ["x"]
         assert len(names_of(client) - before) <= 1 + 2 + 1
     assert names_of(client) - before == set()
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda name: name or "usual")
+async def test_inputs_and_mounts_are_in_a_container_that_is_used_again(runtime: str, tmp_path: Path) -> None:
+    needs(runtime)
+    tmp_path.chmod(0o755)
+    (tmp_path / "a").write_text("mounted")
+    policy = Policy(mounts=[FileMount(tmp_path, "/input/deep/data"), FileMount(tmp_path / "a", "/input/file")])
+    code = """
+import os
+seen = [open('/input/' + path).read() for path in (name, 'deep/data/a', 'file')]
+[*seen, sorted(os.listdir('/input')), os.listdir('/input/deep')]
+"""
+    async with actbox.open_sandbox("container", policy=policy, runtime=runtime) as box:
+        for name in ("one", "two/too"):
+            files = {name: b"given", "deep/more": b"x"} if name == "one" else {name: b"given"}
+            result = await box.run_alone(actbox.Program(code, inputs={"name": name}, files=files))
+            deep = {"data", "more"} if name == "one" else {"data"}
+            assert (result.error, result.value[:3]) == (None, ["given", "mounted", "mounted"])
+            assert (result.value[3], set(result.value[4])) == (sorted(["deep", "file", name.split("/")[0]]), deep)
 
 
 _LEAVES_A_CONTAINER = """

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,11 @@ from .client import Client, CommandFailed, runtime_arguments
 from .image import Root
 from .memory_group import MemoryGroup
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
-from .shown import make_tmpfs, show
+from .seen import check_seen
+from .shown import can_hold, make_tmpfs, show
 
 _MIB = 2**20
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # What the agent, and what guests are forked from, may take of memory and of processes beside programs.
 _OWN_MIB = 256
 _OWN_PROCESSES = 64
@@ -100,6 +102,8 @@ class Container:
             os.mkdir(self._made, 0o755)
             self._make_input()
             build.client.run(*self._arguments())
+            if build.mounts and not can_hold():
+                check_seen(build.client, self.name, build.root.python, build.mounts, one_kernel=self._has_socket)
             process = self._first_process()
             self.memory_group = MemoryGroup(process)
             self._lender = self._lender_at(process)
@@ -128,8 +132,11 @@ class Container:
     def empty(self) -> None:
         """Make it as good as new: nothing of the workspace is left. Nothing must run any more. Raises `OSError`."""
         self.agent().empty()
-        shutil.rmtree(self.input_folder)
-        self._make_input()
+        folder = os.open(self.input_folder, _OPEN_FOLDER)
+        try:  # it stays the folder that is mounted, and so do the places in it where something is
+            _empty(folder, {part for path, _ in self._build.input_points for part in _ways_to(path)})
+        finally:
+            os.close(folder)
 
     def remove(self) -> None:
         """Remove it with all that is in it; a second call does nothing."""
@@ -235,6 +242,31 @@ class Container:
             host = show(mount, f"{self._shown}/{number}", self.user)
             arguments += ["--volume", f"{host}:{path}:{mount.mode}"]
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
+
+
+def _ways_to(path: str) -> list[str]:
+    """Return a relative path and the folders that lead to it."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _empty(folder: int, kept: Set[str], prefix: str = "") -> None:
+    """Remove what is in a folder but the paths that are kept, of which folders are emptied. Raises `OSError`."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        path = f"{prefix}{name}"
+        if path not in kept:
+            if is_folder:
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+        elif is_folder:
+            inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            try:
+                _empty(inner, kept, f"{path}/")
+            finally:
+                os.close(inner)
 
 
 def _users(user: int) -> dict[str, str]:

@@ -28,7 +28,7 @@ _reaping = threading.Lock()
 def labels_of_this_process() -> Mapping[str, str]:
     """Return the labels that say to which process a container belongs."""
     pid = os.getpid()
-    return {LABEL: "sandbox", _PID: str(pid), _START: _start_of(pid), _BOOT: _boot(), _MACHINE: _machine()}
+    return {LABEL: "sandbox", _PID: str(pid), _START: _start_of(pid), _BOOT: boot(), _MACHINE: _machine()}
 
 
 def reap_once(client: Client) -> None:
@@ -83,7 +83,7 @@ def reap(client: Client) -> list[str]:
             continue  # another machine's, which uses the same daemon
         if not _is_number(labels.get(_PID, "")):
             continue  # it does not say whose it is, so that we have not made it
-        is_alive = labels.get(_BOOT) == _boot() and labels.get(_START) == _start_of(int(labels[_PID]))
+        is_alive = labels.get(_BOOT) == boot() and labels.get(_START) == _start_of(int(labels[_PID]))
         if not is_alive:
             with contextlib.suppress(CommandFailed):  # another process of ours was first
                 client.run("rm", "--force", name)
@@ -108,7 +108,8 @@ def _is_number(text: str) -> bool:
 
 
 @functools.cache
-def _boot() -> str:
+def boot() -> str:
+    """Return what tells this run of this machine's kernel from every other, "" where that is not known."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.mounts import FileMount
@@ -20,38 +21,47 @@ from actbox.sandbox.nursery import linux
 from actbox.sandbox.nursery.host_mounts import HostMounts, Refused, open_sockets
 from actbox.sandbox.nursery.identity import Identity, has_privilege, write_map
 
-_AT_FDCWD = -100
-_RECURSIVE = linux.AT_EMPTY_PATH | linux.AT_RECURSIVE
 _IN_A_USER_NAMESPACE = (
     "import ctypes, sys\nif ctypes.CDLL(None).unshare(0x10000000): sys.exit(1)\nprint(flush=True)\nsys.stdin.read()"
 )
 
 
 def show(mount: FileMount, place: str, user: int) -> str:
-    """Return the path to mount for a policy's mount; `place` is where an id-mapped one may be put.
+    """Return the path to mount for a policy's mount; `place` is where root puts what is shown.
+
+    As root it is the very file or folder of the policy: it is opened once, and no name leads to it any more. Else it is
+    the policy's own path, at which something else may lie by the time it is mounted; see `seen.py`.
 
     Raises `SandboxUnavailable` where what lies there is not what lay there when the policy was made, or where more than
     files would come along.
     """
-    if sys.platform == "linux":
-        asked = {
-            "host_path": str(mount.host_path),
-            "identity": list(mount.identity),
-            "is_folder": mount.host_path.is_dir(),
-            "mode": mount.mode,
-        }
-        sockets = open_sockets()
-        try:
+    if sys.platform != "linux":
+        return str(mount.host_path)
+    asked = {
+        "host_path": str(mount.host_path),
+        "identity": list(mount.identity),
+        "is_folder": mount.host_path.is_dir(),
+        "mode": mount.mode,
+        "keep_changes": False,
+    }
+    sockets = open_sockets()
+    try:
+        if not can_hold():
             HostMounts(Identity(privileged=False), -1, sockets).check(asked)
-        except Refused as why:
-            raise SandboxUnavailable(str(why)) from why
-        finally:
-            os.close(sockets)
-    if sys.platform == "linux" and has_privilege():
-        with contextlib.suppress(OSError):  # a file system that cannot: programs may then do what others may
-            _show_mapped(str(mount.host_path), place, user)
-            return place
-    return str(mount.host_path)
+            return str(mount.host_path)
+        _show_as_root(asked, place, user, sockets)
+        return place
+    except Refused as why:
+        raise SandboxUnavailable(str(why)) from why
+    except OSError as error:
+        raise SandboxUnavailable(f"{mount.host_path} cannot be mounted: {error.strerror}") from error
+    finally:
+        os.close(sockets)
+
+
+def can_hold() -> bool:
+    """Return whether what `show` returns stays what it is, whatever happens to the names that lead to it."""
+    return sys.platform == "linux" and has_privilege()
 
 
 def make_tmpfs(place: str, size_mib: int, user: int) -> bool:
@@ -59,7 +69,7 @@ def make_tmpfs(place: str, size_mib: int, user: int) -> bool:
 
     Only root can.
     """
-    if sys.platform != "linux" or not has_privilege():
+    if not can_hold():
         return False
     options: dict[str, str | bool] = {
         "size": f"{size_mib}m",
@@ -107,22 +117,20 @@ def _remove_empty(name: str, parent: int) -> None:
         os.unlink(name, dir_fd=parent)
 
 
-def _show_mapped(path: str, place: str, user: int) -> None:
+def _show_as_root(asked: dict[str, Any], place: str, user: int, sockets: int) -> None:
     owner = _owner_namespace(user)
     try:
-        descriptor = linux.open_tree(_AT_FDCWD, path, linux.OPEN_TREE_CLONE | linux.AT_RECURSIVE)
-        try:
-            attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV | linux.MOUNT_ATTR_IDMAP
-            linux.mount_setattr(descriptor, _RECURSIVE, attributes, 0, userns_fd=owner)
-            if os.path.isdir(path):
-                os.mkdir(place)
-            else:
-                Path(place).touch()
-            linux.move_mount(descriptor, place)
-        finally:
-            os.close(descriptor)
+        [descriptor] = HostMounts(Identity(privileged=True), owner, sockets).make(asked)
     finally:
         os.close(owner)
+    try:
+        if asked["is_folder"]:
+            os.mkdir(place)
+        else:
+            Path(place).touch()
+        linux.move_mount(descriptor, place)
+    finally:
+        os.close(descriptor)
 
 
 def _owner_namespace(user: int) -> int:
