@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from tests.engines.container.containers import RUNTIMES, names_of, needs, somebodys_container
+from tests.sandbox.remote.forked import seen_in_a_child
 
 pytestmark = pytest.mark.engines
 
@@ -188,6 +190,45 @@ async def test_an_image_by_name_brings_its_own_interpreter() -> None:
     with pytest.raises(SandboxUnavailable, match="pull"):
         async with actbox.open_sandbox("container", image=name):
             pass
+
+
+@pytest.mark.parametrize("kind", ["ours", "somebody's"])
+def test_a_forked_child_is_refused_and_its_parent_goes_on(kind: str) -> None:
+    client = needs()
+    with contextlib.ExitStack() as stack:
+        options = {"container": stack.enter_context(somebodys_container(client))} if kind == "somebody's" else {}
+        loop = asyncio.new_event_loop()
+        stack.callback(loop.close)
+        box = actbox.open_sandbox("container", **options)
+        loop.run_until_complete(box.start())
+        stack.callback(lambda: loop.run_until_complete(box.stop()))
+        loop.run_until_complete(box.write_file("x", b"parent"))
+        seen = seen_in_a_child(box)
+        for what in ("run", "write", "read"):
+            assert "belongs to the process that this one was forked from" in seen[what], seen
+        assert seen["stop"] == "done"
+        for number in range(3):
+            result = loop.run_until_complete(box.run(f"print(open('x').read(), {number})"))
+            assert (result.error, result.stdout) == (None, f"parent {number}\n")
+
+
+def test_a_sandbox_that_only_a_forked_child_starts_is_the_childs() -> None:
+    client = needs()
+    before = names_of(client)
+    box = actbox.open_sandbox("container")
+    assert isinstance(box, ContainerSandbox)
+
+    class Started:
+        """It starts before it is used."""
+
+        async def run(self, code: str) -> object:
+            await box.start()
+            return await box.run(code)
+
+        write_file, read_file, stop = box.write_file, box.read_file, box.stop
+
+    assert set(seen_in_a_child(Started()).values()) == {"done"}  # type: ignore[arg-type]
+    assert names_of(client) == before
 
 
 async def test_a_container_that_is_removed_under_a_run_is_a_failed_result() -> None:

@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 import actbox
-from actbox import ErrorKind, Limits, Output, Policy
+from actbox import ActboxError, ErrorKind, Limits, Output, Policy
 from tests.contract.left_behind import FAMILY, alive_with
+from tests.sandbox.remote.forked import in_a_child
 from tests.sandbox.remote.remote_box import RemoteBox
 
 
@@ -207,3 +208,33 @@ async def test_modules_are_imported_ahead_and_those_that_cannot_be_are_named() -
         result = await box.run("import sys\n'decimal' in sys.modules")
         assert result.value is True
         assert any("no_such_module" in warning for warning in result.warnings)
+
+
+def test_a_forked_child_is_refused_and_its_parents_agent_left_alone() -> None:
+    loop = asyncio.new_event_loop()
+    box = RemoteBox()
+    loop.run_until_complete(box.start())
+    try:
+        agent = box.agent
+        assert agent is not None
+
+        async def use() -> dict[str, str]:
+            seen = {"alive": str(agent.alive)}
+            for name, what in (("connection", lambda: agent.connection), ("guest", agent.start_guest)):
+                try:
+                    what()
+                except ActboxError as error:
+                    seen[name] = str(error)
+            agent.close()
+            return seen
+
+        seen = in_a_child(use)
+        assert seen["alive"] == "False"
+        for name in ("connection", "guest"):
+            assert "belongs to the process that this one was forked from" in seen[name]
+        result = loop.run_until_complete(box.run("print('parent')"))
+        assert (result.error, result.stdout) == (None, "parent\n")
+        assert box.agent is agent and agent.alive
+    finally:
+        loop.run_until_complete(box.stop())
+        loop.close()

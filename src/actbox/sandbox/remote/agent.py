@@ -179,6 +179,10 @@ class Agent:
         """Whether it answers still."""
         return not self._connection.is_over
 
+    def check_process(self) -> None:
+        """Raise `SandboxUnavailable` in a forked child of the process that started it."""
+        self._connection.owner.check()
+
     @property
     def said(self) -> str:
         """The last that it, or what carries it, said on standard error."""
@@ -186,7 +190,11 @@ class Agent:
 
     @property
     def connection(self) -> Connection:
-        """The connection to it. Raises `FileError` where it has ended."""
+        """The connection to it. Raises `FileError` where it has ended, and in a forked child."""
+        try:
+            self.check_process()
+        except SandboxUnavailable as error:
+            raise FileError(errno.EIO, str(error)) from None
         if self._connection.is_over:
             raise FileError(errno.EIO, "the sandbox's agent has ended")
         return self._connection
@@ -201,7 +209,9 @@ class Agent:
 
         `watch` are limits of the whole tree that its keeper looks after: `memory_mib` and `cpu_seconds`.
         `memory_ends`, where this machine can tell, returns how many processes there were ended for want of memory.
+        Raises `SandboxUnavailable` in a forked child.
         """
+        self.check_process()
         ends = self._stock.take() if self._stock is not None else None
         if ends is not None:
             return LentGuest(ends, stdin, watch or {}, memory_ends)
@@ -230,7 +240,9 @@ class Agent:
         ask(self.connection, {"op": "empty"}, most=0)
 
     def close(self) -> None:
-        """End it with all its guests, and wait for that. Blocks; a second call does nothing."""
+        """End it with all its guests, and wait for that. Blocks; does nothing a second time, nor in a forked child."""
+        if not self._connection.owner.is_here:
+            return
         self._connection.close()
         if self._stock is not None:
             self._stock.close()

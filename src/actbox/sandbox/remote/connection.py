@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from actbox.core.after_fork import Owner
 from actbox.sandbox.guest import frames
 from actbox.sandbox.nursery.passing import send_with
 
@@ -35,7 +36,10 @@ class Stream(Protocol):
 
 
 class Connection:
-    """Frames over two pipes. It ends when the agent's output does, when that breaks the rules, or when it is closed."""
+    """Frames over two pipes. It ends when the agent's output does, when that breaks the rules, or when it is closed.
+
+    In a forked child it is over, and nothing there touches what its parent goes on with.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Connection:
         `on_hello` is called with what the agent says of itself, `on_over` with why nothing more can be sent; both are
         called in the connection's thread.
         """
+        self.owner = Owner()
         self._reading, self._writing, self._words = reading, writing, words
         self._parser = frames.FrameParser()
         self._streams: dict[int, Stream] = {}
@@ -82,7 +87,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """Whether nothing can be sent any more."""
-        return self._is_over
+        return self._is_over or not self.owner.is_here
 
     def add(self, stream: Stream) -> int:
         """Give a stream a number; of one that comes too late, `lost` is called soon."""
@@ -99,19 +104,20 @@ class Connection:
 
         In any thread.
         """
-        with self._lock:
-            if not self._is_over:
-                self._calls.append(call)
-                if len(self._calls) == 1:
-                    with contextlib.suppress(BlockingIOError):
-                        os.write(self._wake, b"x")
-                return
+        if self.owner.is_here:  # in a forked child nobody may ever release the lock
+            with self._lock:
+                if not self._is_over:
+                    self._calls.append(call)
+                    if len(self._calls) == 1:
+                        with contextlib.suppress(BlockingIOError):
+                            os.write(self._wake, b"x")
+                    return
         otherwise()
 
     def close(self) -> None:
         """End the connection and wait for its thread. In any other thread; a second call does nothing."""
         self.soon(lambda: self._end("the sandbox was stopped", False))
-        if threading.current_thread() is not self.thread:
+        if self.owner.is_here and threading.current_thread() is not self.thread:
             self.thread.join()
 
     # In the connection's thread

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 
@@ -36,6 +37,7 @@ class BroughtContainer:
         self._client = client
         self._name = name
         self._config = config
+        self._owner = Owner()
         self._lock = threading.Lock()
         self._agent: Agent | None = None
         try:
@@ -52,6 +54,7 @@ class BroughtContainer:
 
     def agent(self) -> Agent:
         """Return a live agent: another one where the last has ended. Raises `SandboxUnavailable`."""
+        self._owner.check()
         with self._lock:
             if self._agent is None or not self._agent.alive:
                 if self._agent is not None:
@@ -67,7 +70,9 @@ class BroughtContainer:
         return agent if agent is not None and agent.alive else None
 
     def remove(self) -> None:
-        """End the agent and what it started, which is all that was made here."""
+        """End the agent and what it started, which is all that was made here; not in a forked child."""
+        if not self._owner.is_here:
+            return
         with self._lock:
             agent, self._agent = self._agent, None
         if agent is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from actbox.core.after_fork import Owner
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.sandbox.nursery.identity import has_privilege
@@ -89,6 +90,7 @@ class Container:
     def __init__(self, build: Build) -> None:
         """Make and start it. Raises `SandboxUnavailable`."""
         self._build = build
+        self._owner = Owner()
         self._lock = threading.Lock()
         self.name = f"actbox-{os.getpid()}-{secrets.token_hex(6)}"
         self.user = secrets.choice(_USERS)
@@ -114,6 +116,7 @@ class Container:
 
     def agent(self) -> Agent:
         """Return a live agent: another one where the last has ended. Raises `SandboxUnavailable`."""
+        self._owner.check()
         with self._lock:
             if self._agent is None or not self._agent.alive:
                 if self._agent is not None:
@@ -139,7 +142,9 @@ class Container:
             os.close(folder)
 
     def remove(self) -> None:
-        """Remove it with all that is in it; a second call does nothing."""
+        """Remove it with all that is in it; does nothing a second time, nor in a forked child."""
+        if not self._owner.is_here:
+            return
         with self._lock:
             agent, self._agent = self._agent, None
         if agent is not None:

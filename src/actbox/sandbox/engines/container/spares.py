@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import SandboxUnavailable
 
 from .container import Container
@@ -20,19 +21,30 @@ class Spares:
 
     def __init__(self, make: Callable[[], Container]) -> None:
         self._make = make
+        self._begin()
+
+    def _begin(self) -> None:
+        self._owner = Owner()
         self._lock = threading.Lock()
         self._clearing = threading.Lock()
         self._spare: list[Container] = []
         self._timer: threading.Timer | None = None
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child, forget what is its parent's."""
+        if not self._owner.is_here:
+            self._begin()
+
     def take(self) -> Container:
         """Return a container in which nothing was ever done, or nothing is left of it. Raises `SandboxUnavailable`."""
+        self._leave_to_parent()
         with self._lock:
             container = self._spare.pop() if self._spare else None
         return container or self._make()
 
     def give_back(self, container: Container) -> None:
         """Empty a container for the next, or remove it."""
+        self._leave_to_parent()
         with contextlib.suppress(OSError, SandboxUnavailable):  # one that cannot be emptied is of no use any more
             if container.live_agent is not None:
                 container.empty()
@@ -53,6 +65,7 @@ class Spares:
 
     def clear(self) -> None:
         """Remove all; those too that another thread is removing are gone then."""
+        self._leave_to_parent()
         with self._clearing:
             with self._lock:
                 if self._timer is not None:

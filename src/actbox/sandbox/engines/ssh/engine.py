@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Self
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
@@ -45,6 +46,7 @@ class SshSandbox(LocalSandbox):
         self._folder = beside
         self._agent: Agent | None = None
         self._connecting = threading.Lock()
+        self._owner = Owner()
 
     async def _open_workspace(self) -> RemoteWorkspace:
         try:
@@ -57,6 +59,7 @@ class SshSandbox(LocalSandbox):
         return RemoteWorkspace(self._connection, self.guest_root, most_mib=self.policy.limits.workspace_mib)
 
     def _open(self) -> Agent:
+        self._owner = Owner()
         if self._beside is None:
             self._folder = make_folder(self._place)
         return self._live_agent()
@@ -65,6 +68,8 @@ class SshSandbox(LocalSandbox):
         await run_blocking(self._close)
 
     def _close(self) -> None:
+        if not self._owner.is_here:  # all that there is is its parent's
+            return
         with self._connecting:
             agent, self._agent = self._agent, None
             folder, self._folder = self._folder, None
@@ -105,6 +110,7 @@ class SshSandbox(LocalSandbox):
 
     def _live_agent(self) -> Agent:
         """Return the agent, another one where the connection was lost. Blocks. Raises `SandboxUnavailable`."""
+        self._owner.check()
         with self._connecting:
             if self._agent is not None and self._agent.alive:
                 return self._agent
