@@ -13,7 +13,7 @@ from typing import Any
 
 from actbox import ActboxError, Sandbox
 
-_SECONDS = 120
+_SECONDS = 60
 
 
 async def _tried(what: Callable[[], Awaitable[object]]) -> str:

@@ -218,6 +218,12 @@ def test_a_forked_child_is_refused_and_its_parents_agent_left_alone() -> None:
         agent = box.agent
         assert agent is not None
 
+        async def begin() -> asyncio.Task[actbox.ExecutionResult]:
+            running = asyncio.create_task(box.run("import time\ntime.sleep(0.5)\nprint('parent')"))
+            while not box._guests:
+                await asyncio.sleep(0.01)
+            return running
+
         async def use() -> dict[str, str]:
             seen = {"alive": str(agent.alive)}
             for name, what in (("connection", lambda: agent.connection), ("guest", agent.start_guest)):
@@ -225,14 +231,15 @@ def test_a_forked_child_is_refused_and_its_parents_agent_left_alone() -> None:
                     what()
                 except ActboxError as error:
                     seen[name] = str(error)
-            agent.close()
+            await box.stop()  # waits for none of its parent's runs
             return seen
 
+        running = loop.run_until_complete(begin())
         seen = in_a_child(use)
         assert seen["alive"] == "False"
         for name in ("connection", "guest"):
             assert "belongs to the process that this one was forked from" in seen[name]
-        result = loop.run_until_complete(box.run("print('parent')"))
+        result = loop.run_until_complete(running)
         assert (result.error, result.stdout) == (None, "parent\n")
         assert box.agent is agent and agent.alive
     finally:

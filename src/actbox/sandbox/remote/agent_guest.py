@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import ErrorKind
 from actbox.sandbox.ending import Ending, Stop
 from actbox.sandbox.guest import frames
@@ -34,6 +35,7 @@ class AgentGuest(GuestProcess):
         self._memory_ends = memory_ends
         self._memory_ends_before = memory_ends()
         self._loop = asyncio.get_running_loop()
+        self._owner = Owner()
         self._ending: Ending | None = None
         self._when_ended: list[Callable[[Ending], None]] = []
         self.is_dismissed = False
@@ -41,7 +43,7 @@ class AgentGuest(GuestProcess):
 
     @property
     def ended(self) -> bool:
-        return self._ending is not None
+        return self._ending is not None or not self._owner.is_here  # a forked child never hears of it
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
         if self._ending is None:
