@@ -239,7 +239,12 @@ async def test_a_container_that_is_removed_under_a_run_is_a_failed_result() -> N
         await asyncio.to_thread(client.run, "rm", "--force", container_of(box).name)
         result = await running
         assert result.error is not None and result.error.kind is actbox.ErrorKind.SANDBOX
-        assert (await box.run("1")).error.kind is actbox.ErrorKind.SANDBOX  # type: ignore[union-attr]
+        error = (await box.run("1")).error
+        assert error is not None and error.kind is actbox.ErrorKind.SANDBOX
+        assert "has been removed" in error.message and "start it again" in error.message
+        await box.stop()
+        await box.start()
+        assert (await box.run("1")).value == 1
 
 
 def test_options_that_make_no_sense_are_refused() -> None:

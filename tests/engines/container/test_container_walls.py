@@ -12,6 +12,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, FileError, Limits, Policy, Sandbox, Unsupported
+from actbox.sandbox.engines.container import shown
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from actbox.sandbox.remote.agent import Agent
 from actbox.sandbox.remote.agent_guest import AgentGuest
@@ -68,6 +69,18 @@ def tried(function):
     assert (seen["secret"], seen["shadow"]) == ("", False)
     if "gVisor" not in box.traits.isolation:  # to which no process is too private for another of the same user
         assert seen["agent"] and set(seen["agent"]) <= {"PermissionError"}
+
+
+def test_a_workspace_without_a_limit_on_files_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(runtime: str) -> bool:
+        notes = actbox.open_sandbox("container", runtime=runtime).traits.notes
+        return any("number of files and folders" in note for note in notes)
+
+    assert told("runsc") and told("kata")
+    monkeypatch.setattr(shown, "has_privilege", lambda: True)
+    assert not told("")
+    monkeypatch.setattr(shown, "has_privilege", lambda: False)
+    assert told("")
 
 
 async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:

@@ -22,6 +22,10 @@ _MOST_SAID = 1000
 _RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
 
 
+# Runtimes whose kernel is another one, to which a file system of the host's own is far.
+APART: Final = ("runsc", "kata")
+
+
 class CommandFailed(SandboxUnavailable):
     """A command ended with another exit code than 0, or not in time."""
 

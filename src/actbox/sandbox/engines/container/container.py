@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from actbox.core.after_fork import Owner
+from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.sandbox.nursery.identity import has_privilege
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from actbox.sandbox.remote.lent import Lender
 
-from .client import Client, CommandFailed, runtime_arguments
+from .client import APART, Client, CommandFailed, runtime_arguments
 from .image import Root
 from .memory_group import MemoryGroup
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
@@ -53,8 +54,6 @@ _MASKED = (
 )
 # Where it decides, programs in containers may not use what other processes have made, such as pipes.
 _SELINUX = "/sys/fs/selinux/enforce"
-# Runtimes whose kernel is another one, to which a file system of the host's own is far.
-APART = ("runsc", "kata")
 
 # The first process of a container. It takes in what has no parent any more, and ends, and the container with it, when
 # it has been alone for a minute: then whoever made the container has gone.
@@ -121,9 +120,13 @@ class Container:
             if self._agent is None or not self._agent.alive:
                 if self._agent is not None:
                     self._agent.close()
-                self._agent = Agent.start(
-                    self._agent_command(), self._build.agent, at_socket=self._has_socket, lender=self._lender
-                )
+                try:
+                    self._agent = Agent.start(
+                        self._agent_command(), self._build.agent, at_socket=self._has_socket, lender=self._lender
+                    )
+                except SandboxUnavailable:
+                    self._check_there()
+                    raise
             return self._agent
 
     @property
@@ -152,6 +155,15 @@ class Container:
         with contextlib.suppress(CommandFailed):  # it has gone by itself, or never was
             self._build.client.run("rm", "--force", *self._at_once(), self.name)
         remove_folder(self.folder)
+
+    def _check_there(self) -> None:
+        """Raise `SandboxUnavailable` with what to do where somebody has removed the container."""
+        listed = self._build.client.run("ps", "--all", "--filter", f"name=^{self.name}$", "--format", "{{.Names}}")
+        if self.name not in listed.split():
+            raise SandboxUnavailable(
+                f"the container {self.name} has been removed, and the files in it with it; stop this sandbox and start "
+                "it again, which makes another one"
+            )
 
     def _first_process(self) -> int:
         """Return the id that the first process has on this machine, 0 where that is not known."""

@@ -23,8 +23,8 @@ from actbox.sandbox.remote.workspace import RemoteWorkspace
 from actbox.sandbox.workspace import Workspace, open_folder
 
 from .brought import BroughtContainer
-from .client import CommandFailed, find_client
-from .container import APART, OWN_PROCESSES, Build, Container
+from .client import APART, CommandFailed, find_client
+from .container import OWN_PROCESSES, Build, Container
 from .image import has_gone, host_root, named_root
 from .orphans import reap_once
 from .packages import PLACE, checked

@@ -6,6 +6,9 @@ import os
 
 from actbox.sandbox.traits import Traits
 
+from .client import APART
+from .shown import can_hold
+
 _NOTES = (
     "runs that go on at once in one sandbox are the same user's in the same container: they see each other's processes "
     "and may signal them, and share /tmp, which is emptied before a run when no other goes on",
@@ -45,6 +48,11 @@ def managed_traits(*, runtime: str, packages: str) -> Traits:
         notes.append(
             f"the {runtime} runtime is run without control groups: the share of the processors and the number of "
             "processes are not limited"
+        )
+    if runtime in APART or not can_hold():
+        notes.append(
+            "the number of files and folders in the workspace has no limit of its own; what they take beside their "
+            + ("content is the memory of this machine" if runtime == "runsc" else "content counts as memory")
         )
     return Traits(
         engine="container",
