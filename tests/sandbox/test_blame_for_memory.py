@@ -49,14 +49,15 @@ def test_other_failures_keep_their_own_words(kind: ErrorKind, limit: str) -> Non
     assert (error.kind, error.limit, error.message) == (kind, "", "Command failed")
 
 
-def test_a_group_that_was_removed_meanwhile_has_nothing_to_say() -> None:
+def test_a_group_that_was_removed_meanwhile_had_said_what_there_was() -> None:
     class Gone:
         def limit_reached(self) -> str:
             raise OSError(errno.ENODEV, "No such device")
 
     child = Child.__new__(Child)
     child._group = Gone()  # type: ignore[assignment]
-    assert child.limit_reached() == ""
+    child._limit = "memory_mib"
+    assert child.limit_reached() == "memory_mib"
 
 
 def test_a_program_that_did_without_the_child_has_succeeded() -> None:

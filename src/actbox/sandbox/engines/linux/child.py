@@ -96,6 +96,8 @@ class Child(GuestProcess):
         """What its guest sees at `/input`, where that is a folder of the host and there will be several programs."""
         self._heard: dict[str, Any] = {}
         self._killed = False
+        self._limit = ""
+        """The limit that it had reached, once it is buried."""
         self.buried = False
         """Whether everything that belonged to it has been removed."""
         self.dismissed_ms: float | None = None
@@ -215,7 +217,7 @@ class Child(GuestProcess):
         try:
             return self._group.limit_reached()
         except OSError:  # it has been buried meanwhile, and its group removed
-            return ""
+            return self._limit
 
     def _bury(self) -> None:
         """In the reaper's thread: find out how it ended, and remove what is left of it."""
@@ -224,6 +226,7 @@ class Child(GuestProcess):
         except Exception as error:
             ending = Ending(failure=f"{type(error).__name__}: {error}")
         with self._lock:
+            self._limit = ending.limit
             self._end.tell(ending)
             os.close(self._pidfd)
         reaper().forget(self._control.fileno())

@@ -85,10 +85,13 @@ class _Printed:
         os.close(writing)
         threading.Thread(target=self._relay, args=(reading,), name="printed", daemon=True).start()
 
-    def flush(self) -> None:
+    @staticmethod
+    def flush(all_printed: list[_Printed]) -> None:
         """Return when all that was printed before is said."""
-        _write(self._descriptor, self._mark)
-        self._marks.acquire()
+        for printed in all_printed:
+            _write(printed._descriptor, printed._mark)
+        for printed in all_printed:
+            printed._marks.acquire()
 
     def _relay(self, reading: int) -> None:
         kind, mark = b"%d" % self._descriptor, self._mark
@@ -211,6 +214,7 @@ class _Instance:
             self._say(b"e", self._used(**told))
 
     def _relay(self, data: bytes) -> None:
+        _Printed.flush(self._printed)  # what was printed before a call is told before it
         self._say(b"m", data)
         with self._relayed:
             self._sent += len(data)
@@ -251,8 +255,7 @@ class _Instance:
     def _stand_still(self) -> None:
         self._cpu_before = self.cpu_seconds()
         self._running_since = None
-        for printed in self._printed:
-            printed.flush()
+        _Printed.flush(self._printed)
 
 
 class _Worker:
