@@ -159,6 +159,7 @@ class _Instance:
         self._running_since: float | None = None
         self._sent = 0
         self._relayed = threading.Condition()
+        self._relaying = threading.Lock()
         self._folders: _Folders | None = None
         self._thread = threading.Thread(target=self._run, name="instance", daemon=True)
         self._thread.start()
@@ -214,8 +215,9 @@ class _Instance:
             self._say(b"e", self._used(**told))
 
     def _relay(self, data: bytes) -> None:
-        _Printed.flush(self._printed)  # what was printed before a call is told before it
-        self._say(b"m", data)
+        with self._relaying:
+            _Printed.flush(self._printed)  # what was printed before a call is told before it
+            self._say(b"m", data)
         with self._relayed:
             self._sent += len(data)
             self._relayed.notify_all()
@@ -256,6 +258,8 @@ class _Instance:
         self._cpu_before = self.cpu_seconds()
         self._running_since = None
         _Printed.flush(self._printed)
+        with self._relaying:  # what is under way, more than the program's own count says, is told before its end
+            pass
 
 
 class _Worker:
