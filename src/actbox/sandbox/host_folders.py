@@ -6,10 +6,11 @@ import contextlib
 import os
 import re
 import shutil
-import sys
 import tempfile
 import threading
 from typing import Final
+
+from .host_processes import begin_of, namespace
 
 _OWNED: Final = re.compile(r"actbox-of-(\d+)-(\d+)-(\d+)-.+")
 _looking = threading.Lock()
@@ -23,15 +24,15 @@ def make_folder() -> str:
     there: elsewhere what a process that was killed had left has to be removed by hand.
     """
     place = os.path.realpath(tempfile.gettempdir())
-    namespace = _namespace()
-    if not namespace:
+    own = namespace()
+    if not own:
         return tempfile.mkdtemp(prefix="actbox-", dir=place)
     with _looking:
         if place not in _looked_in:
             _looked_in.add(place)
             remove_abandoned(place)
     pid = os.getpid()
-    return tempfile.mkdtemp(prefix=f"actbox-of-{namespace}-{pid}-{_begin_of(pid)}-", dir=place)
+    return tempfile.mkdtemp(prefix=f"actbox-of-{own}-{pid}-{begin_of(pid)}-", dir=place)
 
 
 def remove_folder(folder: str) -> None:
@@ -55,13 +56,13 @@ def remove_abandoned(place: str) -> None:
 
     Only folders of this user are looked into, none by a link; what cannot be removed stays.
     """
-    namespace = _namespace()
+    own = namespace()
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in os.listdir(top):
             owner = _OWNED.fullmatch(name)
             # Of processes in another namespace nobody here can say whether they live.
-            if owner is not None and owner[1] == namespace and owner[3] != _begin_of(int(owner[2])):
+            if owner is not None and owner[1] == own and owner[3] != begin_of(int(owner[2])):
                 with contextlib.suppress(OSError):
                     _remove_mine(top, name)
     finally:
@@ -80,23 +81,3 @@ def _remove_mine(top: int, name: str) -> None:
         os.rmdir(name, dir_fd=top)
     finally:
         os.close(folder)
-
-
-def _namespace() -> str:
-    """Return the number of the namespace in which process ids are counted, "" where there is no telling."""
-    if sys.platform != "linux":
-        return ""
-    try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    except OSError:
-        return ""
-
-
-def _begin_of(pid: int) -> str:
-    """Return when a process began, in ticks since the system did, "" where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]

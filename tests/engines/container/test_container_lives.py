@@ -18,6 +18,7 @@ from actbox.sandbox.engines.container import orphans
 from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
 from actbox.sandbox.engines.container.engine import ContainerSandbox
+from actbox.sandbox.host_processes import namespace
 from tests.engines.container.containers import RUNTIMES, names_of, needs, somebodys_container
 from tests.sandbox.remote.forked import seen_in_a_child
 
@@ -124,25 +125,34 @@ def test_a_folder_that_somebody_else_has_made_is_not_touched(
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    evil = place / "actbox-container-1-evil"
-    for name in ("actbox-container-1-evil", "actbox-container-1-open", "actbox-container-1-ours"):
+    kind = f"actbox-container-{namespace()}"
+    evil = place / f"{kind}-1-evil"
+    for name in (f"{kind}-1-evil", f"{kind}-1-open", f"{kind}-1-ours", "actbox-container-1-1-elsewhere"):
         folder = place / name
         folder.mkdir(mode=0o700)
         for inner in ("shown", "input", "made"):
             (folder / inner).symlink_to(victim)
     os.chown(evil, stranger, stranger)
-    (place / "actbox-container-1-open").chmod(0o777)
-    (place / "actbox-container-1-link").symlink_to(victim)
+    (place / f"{kind}-1-open").chmod(0o777)
+    (place / f"{kind}-1-link").symlink_to(victim)
     orphans.reap_folders()
     assert sorted(path.name for path in victim.iterdir()) == ["input", "kept", "made"]
     assert sorted(path.name for path in evil.iterdir()) == ["input", "made", "shown"]
     assert sorted(path.name for path in place.iterdir()) == [
-        *("actbox-container-1-evil", "actbox-container-1-link", "actbox-container-1-open", "actbox-container-1-ours")
+        "actbox-container-1-1-elsewhere",
+        *(f"{kind}-1-evil", f"{kind}-1-link", f"{kind}-1-open", f"{kind}-1-ours"),
     ]
-    (place / "actbox-container-1-dead" / "shown").mkdir(parents=True)
-    (place / "actbox-container-1-dead").chmod(0o700)
+    (place / f"{kind}-1-dead" / "shown").mkdir(parents=True)
+    (place / f"{kind}-1-dead").chmod(0o700)
     orphans.reap_folders()
-    assert not (place / "actbox-container-1-dead").exists()
+    assert not (place / f"{kind}-1-dead").exists()
+
+
+def test_a_container_of_a_process_that_is_counted_elsewhere_is_left_alone() -> None:
+    client = needs()
+    labels = {**orphans.labels_of_this_process(), "io.actbox.namespace": "1", "io.actbox.start": "1"}
+    with somebodys_container(client, labels) as name:
+        assert name not in orphans.reap(client)
 
 
 def test_a_container_that_does_not_say_whose_it_is_is_left_alone() -> None:

@@ -12,11 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from actbox.sandbox.host_processes import begin_of, namespace
+
 from .client import Client, CommandFailed
 from .image import LABEL
 from .shown import hide
 
-_PID, _START, _BOOT, _MACHINE = (f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine"))
+_PID, _START, _BOOT, _MACHINE, _NAMESPACE = (
+    f"{LABEL}.{name}" for name in ("pid", "start", "boot", "machine", "namespace")
+)
 _FOLDER = "actbox-container-"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS = 0o077
@@ -28,7 +32,8 @@ _reaping = threading.Lock()
 def labels_of_this_process() -> Mapping[str, str]:
     """Return the labels that say to which process a container belongs."""
     pid = os.getpid()
-    return {LABEL: "sandbox", _PID: str(pid), _START: _start_of(pid), _BOOT: boot(), _MACHINE: _machine()}
+    process = {_PID: str(pid), _START: begin_of(pid), _NAMESPACE: namespace()}
+    return {LABEL: "sandbox", **process, _BOOT: boot(), _MACHINE: _machine()}
 
 
 def reap_once(client: Client) -> None:
@@ -43,7 +48,7 @@ def reap_once(client: Client) -> None:
 def folder_prefix() -> str:
     """Return how the name of a container's folder on the host begins, which says to which process it belongs."""
     pid = os.getpid()
-    return f"{_FOLDER}{pid}-{_start_of(pid)}-"
+    return f"{_FOLDER}{namespace()}-{pid}-{begin_of(pid)}-"
 
 
 def remove_folder(folder: str) -> None:
@@ -70,8 +75,9 @@ def remove_folder(folder: str) -> None:
 def reap_folders() -> None:
     """Remove the folders of processes that have gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        pid, _, rest = folder.name.removeprefix(_FOLDER).partition("-")
-        if _is_number(pid) and rest.partition("-")[0] != _start_of(int(pid)):
+        where, pid, start, *_ = [*folder.name.removeprefix(_FOLDER).split("-"), "", ""]
+        # Of processes in another namespace nobody here can say whether they live.
+        if where == namespace() and _is_number(pid) and start != begin_of(int(pid)):
             remove_folder(str(folder))
 
 
@@ -83,8 +89,10 @@ def reap(client: Client) -> list[str]:
             continue  # another machine's, which uses the same daemon
         if not _is_number(labels.get(_PID, "")):
             continue  # it does not say whose it is, so that we have not made it
-        is_alive = labels.get(_BOOT) == boot() and labels.get(_START) == _start_of(int(labels[_PID]))
-        if not is_alive:
+        is_of_now = labels.get(_BOOT) == boot()
+        if is_of_now and labels.get(_NAMESPACE) != namespace():
+            continue  # its process is counted elsewhere: nobody here can say whether it lives
+        if not (is_of_now and labels.get(_START) == begin_of(int(labels[_PID]))):
             with contextlib.suppress(CommandFailed):  # another process of ours was first
                 client.run("rm", "--force", name)
                 gone.append(name)
@@ -117,25 +125,7 @@ def boot() -> str:
 
 @functools.cache
 def _machine() -> str:
+    number = ""
     with contextlib.suppress(OSError):
-        return Path("/etc/machine-id").read_text().strip()
-    return os.uname().nodename
-
-
-def _start_of(pid: int) -> str:
-    """Return when a process began, as the kernel counts that, "" where there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return _start_without_proc(pid)
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def _start_without_proc(pid: int) -> str:
-    if os.path.isdir("/proc/self"):
-        return ""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return ""
-    return "alive"
+        number = Path("/etc/machine-id").read_text().strip()
+    return number or os.uname().nodename
