@@ -35,7 +35,9 @@ from actbox.sandbox.contract import Command, Tools, closing
 
 
 class Sound(Sandbox):
-    """The `process` engine as it is; what is below breaks one thing of it."""
+    """An engine as it is, `process` unless told; what is below breaks one thing of it."""
+
+    engine: ClassVar[str] = "process"
 
     caught_by: ClassVar[tuple[str, ...]] = ()
     """The cases that must fail, by their names."""
@@ -44,7 +46,7 @@ class Sound(Sandbox):
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.inner: Any = actbox.open_sandbox("process", policy=self.kept(policy), allow_unisolated=True)
+        self.inner: Any = actbox.open_sandbox(self.engine, policy=self.kept(policy), allow_unisolated=True)
         self.traits = self.told(self.inner.traits)
 
     def kept(self, policy: Policy) -> Policy:
@@ -743,11 +745,12 @@ class ForgetsStandardInput(Sound):
 # Traits that are not true
 
 
-def _lying(caught_by: tuple[str, ...], **traits: Any) -> type[Sound]:
+def _lying(caught_by: tuple[str, ...], *, name: str = "", **traits: Any) -> type[Sound]:
     def told(self: Sound, found: actbox.Traits) -> actbox.Traits:
         return replace(found, **traits)
 
-    return type(f"Lies_{caught_by[0].removeprefix('test_')}", (Sound,), {"told": told, "caught_by": caught_by})
+    name = name or f"Lies_{caught_by[0].removeprefix('test_')}"
+    return type(name, (Sound,), {"told": told, "caught_by": caught_by})
 
 
 LIES = (
@@ -775,28 +778,42 @@ LIES = (
 )
 
 
+# Limits that an engine of less than full CPython says it enforces, and does not
+
+
+def _claiming(limit: str, caught_by: str) -> type[Sound]:
+    enforced = {"wall_seconds": "host timer", limit: "nobody"}
+    return _lying((caught_by,), name=f"Claims_{limit}", python="core", enforced=enforced)
+
+
+CLAIMS = (
+    _claiming("processes", "test_processes_are_counted"),
+    _claiming("cpus", "test_a_share_of_the_processors_is_not_exceeded"),
+    _claiming("workspace_mib", "test_the_workspace_may_not_outgrow_its_limit"),
+)
+
+
 # Limits that are forgotten
 
 
-def _forgetting(name: str, *caught_by: str) -> type[Sound]:
+def _forgetting(limit: str, *caught_by: str, name: str = "", **more: Any) -> type[Sound]:
     def kept(self: Sound, policy: Policy) -> Policy:
-        return replace(policy, limits=replace(policy.limits, **{name: getattr(Limits(), name)}))
+        return replace(policy, limits=replace(policy.limits, **{limit: getattr(Limits(), limit)}))
 
-    return type(f"Forgets_{name}", (Sound,), {"kept": kept, "caught_by": caught_by, "seconds": 4.0})
+    return type(name or f"Forgets_{limit}", (Sound,), {"kept": kept, "caught_by": caught_by, "seconds": 4.0, **more})
 
 
-FORGETFUL = (
-    _forgetting("wall_seconds", "test_wall_time_ends_a_program"),
-    _forgetting("cpu_seconds", "test_processor_time_ends_a_program"),
-    _forgetting("memory_mib", "test_memory_ends_a_program"),
-    _forgetting("open_files", "test_open_files_are_counted"),
-    _forgetting("file_mib", "test_a_file_may_not_outgrow_its_limit"),
-    _forgetting("output_bytes", "test_output_ends_a_program", "test_a_command_keeps_to_the_output_limit"),
-    _forgetting("tool_calls", "test_tool_calls_beyond_the_budget_end_a_program"),
-    _forgetting("tool_bytes", "test_the_bytes_of_all_tool_calls_together_end_a_program"),
-    _forgetting("message_bytes", "test_too_large_an_argument_never_reaches_the_tool"),
-    _forgetting("artifacts", "test_too_many_artifacts_are_left_out_with_a_warning"),
-    _forgetting("artifact_mib", "test_too_large_an_artifact_is_left_out_with_a_warning_that_names_it"),
+def _forgetting_in_javascript(limit: str, caught_by: str) -> type[Sound]:
+    return _forgetting(limit, caught_by, name=f"ForgetsInJavaScript_{limit}", engine="node", seconds=30.0)
+
+
+FORGETFUL_IN_JAVASCRIPT = (
+    _forgetting_in_javascript("cpus", "test_a_share_of_the_processors_is_not_exceeded"),
+    _forgetting_in_javascript("memory_mib", "test_memory_ends_a_program"),
+    _forgetting_in_javascript("processes", "test_processes_are_counted"),
+    _forgetting_in_javascript("open_files", "test_open_files_are_counted"),
+    _forgetting_in_javascript("file_mib", "test_a_file_may_not_outgrow_its_limit"),
+    _forgetting_in_javascript("workspace_mib", "test_the_workspace_may_not_outgrow_its_limit"),
 )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from actbox.testing import escape_attempts
+from actbox.sandbox.contract import Files, Sandbox, Session
+from actbox.testing import SandboxContract, escape_attempts
 from actbox.testing.__main__ import with_plugin
 from tests.code_blocks import Block, blocks_of, check_python
 from tests.conftest import engine_check
@@ -50,6 +52,25 @@ def test_a_module_of_the_page_is_a_test_module(block: Block, tmp_path: Path) -> 
 )
 def test_a_program_of_the_page_prints_what_it_says(block: Block, tmp_path: Path) -> None:
     check_python(block, tmp_path)
+
+
+def test_the_page_names_what_a_sandbox_has_to_have_and_has() -> None:
+    rows = dict(re.findall(r"^\| (to be.*|there.*) \| (.*) \|$", _PAGE.read_text(), re.MULTILINE))
+    named = {what: set(re.findall(r"`(\w+)`", names)) for what, names in rows.items()}
+    assert named["to be written"] | named["to be written, of files"] == Sandbox.__abstractmethods__
+    assert named["to be written, of files"] == Files.__abstractmethods__
+    public = {name for name in dir(Sandbox) if not name.startswith("_")}
+    assert named["there already, made of these"] | named["there already, and refuses"] == (
+        public - Sandbox.__abstractmethods__
+    )
+    of_a_session = re.search(r"a `Session`, of which (.*?) and the methods", _PAGE.read_text(), re.DOTALL)
+    assert of_a_session is not None
+    assert set(re.findall(r"`(\w+)`", of_a_session[1])) == Session.__abstractmethods__ - Files.__abstractmethods__
+
+
+def test_the_page_names_every_group_of_cases() -> None:
+    groups = {kind.__name__ for kind in SandboxContract.__mro__ if kind.__name__.endswith("Cases")} - {"Cases"}
+    assert set(re.findall(r"`(\w+Cases)`", _PAGE.read_text())) == groups
 
 
 def test_there_are_as_many_attempts_as_the_page_says() -> None:

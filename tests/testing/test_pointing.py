@@ -11,6 +11,7 @@ import pytest
 
 from actbox import InvalidValue, Policy
 from actbox.testing.__main__ import with_plugin
+from actbox.testing.cases.mounts import MountCases
 from actbox.testing.pointed import opener
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -34,6 +35,45 @@ def test_the_command_tries_a_sandbox_by_the_contract_and_says_what_it_lacks() ->
     assert "TestContract: what this sandbox lacks, and refuses as it should" in done.stdout
     assert "1 × fork" in done.stdout
     assert done.returncode == 0
+
+
+def test_a_group_of_cases_is_chosen_by_its_name() -> None:
+    done = command(f"{_TOY}:open_box", "-k", "MountCases", "--collect-only", "-q")
+    named = {line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+    assert {name.partition("[")[0] for name in named} == {name for name in vars(MountCases) if name.startswith("test_")}
+
+
+def test_a_function_is_given_options_typed_as_those_of_actbox_run() -> None:
+    told = ["--option", "say=[1, 2]", "--option", "name=runsc"]
+    done = command(f"{_TOY}:open_told", *told, "-k", "test_an_empty_program_succeeds", "-x")
+    assert "Unsupported: told [1, 2] and 'runsc'" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_option_of_pytest_reaches_an_engine() -> None:
+    pytest_of_the_suite = [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "-x"]
+    done = subprocess.run(
+        [*pytest_of_the_suite, "--actbox-sandbox=container", "--actbox-option=engine=runsc", "-k", "empty_program"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=_CHECKOUT,
+    )
+    assert "the container engine has no option 'engine'" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "option", "said"),
+    [
+        ("rtfs", "steps=5", "the rtfs engine has no option 'steps'"),
+        ("rtfs", "steps", "NAME=VALUE, not 'steps'"),
+    ],
+)
+@pytest.mark.parametrize("module", ["actbox.testing", "actbox.testing.bench"])
+def test_an_option_that_there_is_not_is_named(module: str, target: str, option: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", module, target, "--option", option], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_the_command_tries_to_get_out_of_it() -> None:

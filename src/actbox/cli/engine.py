@@ -45,13 +45,16 @@ class Opening:
             raise UsageError(f"--option: {error}", "docs/engines.md says which options an engine has") from None
 
 
-def options_from(given: Sequence[str]) -> dict[str, Any]:
-    """Return an engine's options by name, from `NAME=VALUE` each; a VALUE that is JSON counts as that."""
+def options_from(given: Sequence[str], flag: str = "--option") -> dict[str, Any]:
+    """Return an engine's options by name, from `NAME=VALUE` each; a VALUE that is JSON counts as that.
+
+    `flag` is what the command line calls them. Raises `UsageError`.
+    """
     options = {}
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier():
-            raise UsageError(f"--option takes NAME=VALUE, not {text!r}", "such as --option image=python:3.13-slim")
+            raise UsageError(f"{flag} takes NAME=VALUE, not {text!r}", f"such as {flag} image=python:3.13-slim")
         try:
             options[name] = json.loads(value)
         except ValueError:

@@ -61,12 +61,16 @@ class Engine:
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         ]
 
-    def open(self, policy: Policy, upstream: Upstream | None, options: Mapping[str, Any]) -> Sandbox:
-        """Return a sandbox. Raises `InvalidValue` for options that the engine does not have."""
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise `InvalidValue` for options that the engine does not have."""
         known = self.options() if options else []
         if unknown := sorted(set(options) - set(known)):
             there_are = f"it has: {', '.join(known)}" if known else "it has none of its own"
             raise InvalidValue(f"the {self.name} engine has no option {unknown[0]!r}; {there_are}")
+
+    def open(self, policy: Policy, upstream: Upstream | None, options: Mapping[str, Any]) -> Sandbox:
+        """Return a sandbox. Raises `InvalidValue` for options that the engine does not have."""
+        self.check_options(options)
         sandbox: Sandbox = self._imported().open_engine(policy, upstream, **options)
         return sandbox
 

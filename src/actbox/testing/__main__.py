@@ -8,9 +8,11 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 
+from actbox.cli.engine import options_from
+from actbox.cli.exits import UsageError
 from actbox.core.errors import InvalidValue
 
-from .pointed import opener
+from .pointed import add_option, opener
 
 PLUGIN = "actbox.testing.plugin"
 
@@ -22,15 +24,17 @@ def main(arguments: list[str] | None = None) -> int:
         description="Try a sandbox by the contract of actbox. What follows SANDBOX goes to pytest: -k files, -x, -n 2.",
     )
     parser.add_argument("sandbox", metavar="SANDBOX", help="an engine's name, or MODULE:FUNCTION")
+    add_option(parser)
     given, for_pytest = parser.parse_known_args(arguments)
     sys.path.insert(0, os.getcwd())
     try:
-        opener(given.sandbox)
-    except InvalidValue as error:
+        opener(given.sandbox, options_from(given.option))
+    except (InvalidValue, UsageError) as error:
         parser.error(str(error))
     # In another process: pytest rewrites the assertions of modules that are not imported yet, and these are.
     command = [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite"]
-    return subprocess.run([*command, f"--actbox-sandbox={given.sandbox}", *for_pytest], check=False).returncode
+    options = [f"--actbox-option={text}" for text in given.option]
+    return subprocess.run([*command, f"--actbox-sandbox={given.sandbox}", *options, *for_pytest]).returncode
 
 
 def with_plugin() -> list[str]:

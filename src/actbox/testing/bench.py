@@ -24,12 +24,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from actbox.cli.engine import options_from
+from actbox.cli.exits import UsageError
 from actbox.core.errors import ActboxError, InvalidValue
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
 
-from .pointed import Open, opener
+from .pointed import Open, add_option, opener
 from .words import words_of
 
 _CALLS = 200
@@ -151,11 +153,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("sandbox", metavar="SANDBOX", help="an engine's name, or MODULE:FUNCTION")
     parser.add_argument("--samples", type=int, default=50, help="how many runs (50)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to this file too")
+    add_option(parser)
     given = parser.parse_args(arguments)
     sys.path.insert(0, os.getcwd())
     try:
-        open_box = opener(given.sandbox)
-    except InvalidValue as error:
+        open_box = opener(given.sandbox, options_from(given.option))
+    except (InvalidValue, UsageError) as error:
         parser.error(str(error))
     try:
         report = asyncio.run(measure(open_box, name=given.sandbox, samples=given.samples))

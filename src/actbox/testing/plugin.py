@@ -9,20 +9,28 @@ from typing import Final
 
 import pytest
 
-OPTION: Final = "--actbox-sandbox"
+SANDBOX: Final = "--actbox-sandbox"
+OPTION: Final = "--actbox-option"
 
 # What `cases/case.py` notes with a test; said again here, so that this module needs none of the kit.
 _REFUSED: Final = "actbox refused"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the sandbox to be tried."""
+    """Take the sandbox to be tried, and what it is opened with."""
     group = parser.getgroup("actbox", "the kit for sandboxes")
     group.addoption(
-        OPTION,
+        SANDBOX,
         metavar="SANDBOX",
         help="the sandbox that `--pyargs actbox.testing.suite` is about: an engine's name, or MODULE:FUNCTION, where"
         " the function is given a Policy and returns a sandbox that has not started",
+    )
+    group.addoption(
+        OPTION,
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help=f"what {SANDBOX} takes for itself, such as runtime=runsc for container; may be repeated",
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from actbox.cli.engine import options_from
+from actbox.cli.exits import UsageError
+from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.testing import SandboxContract, SandboxEscape
 
-from .plugin import OPTION
+from .plugin import OPTION, SANDBOX
 from .pointed import Open, opener
 
 
@@ -17,10 +20,13 @@ class _Pointed:
 
     @pytest.fixture(autouse=True)
     def _target(self, request: pytest.FixtureRequest) -> None:
-        target = request.config.getoption(OPTION, default=None)
+        target = request.config.getoption(SANDBOX, default=None)
         if not target:
-            pytest.fail(f"say which sandbox: {OPTION} linux, or {OPTION} my.module:open_box", pytrace=False)
-        self._opener = opener(target)
+            pytest.fail(f"say which sandbox: {SANDBOX} linux, or {SANDBOX} my.module:open_box", pytrace=False)
+        try:
+            self._opener = opener(target, options_from(request.config.getoption(OPTION), OPTION))
+        except (InvalidValue, UsageError) as error:
+            pytest.fail(str(error), pytrace=False)
 
     async def open(self, policy: Policy) -> Sandbox:
         """Return the sandbox that was named."""

@@ -140,6 +140,7 @@ def case(
             self._ground.run(_bounded(self, needs, lambda: method(self, *args, **kwargs)))
 
         tried.needs = needs  # type: ignore[attr-defined]
+        setattr(tried, method.__qualname__.partition(".")[0], True)  # `-k` finds attributes: the group by its name
         return tried
 
     return decorate

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import pytest
 
-from actbox.core.errors import ErrorKind
+from actbox.core.errors import ErrorKind, Unsupported
 from actbox.core.limits import Limits
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, OpenBox, case, failed
-from .needs import FILES, PARTIAL, SESSIONS, TOOLS, limit, python, word
+from .case import Cases, OpenBox, Refused, case, failed
+from .needs import FILES, PARTIAL, SESSIONS, TOOLS, limit, word
+
+_NO_SUCH_THING: Final = (
+    ErrorKind.MISSING_DEPENDENCY,
+    ErrorKind.POLICY,
+    ErrorKind.RUNTIME,
+    ErrorKind.SYNTAX,
+    ErrorKind.UNSUPPORTED,
+)
 
 
 def echo(text: str) -> str:
@@ -69,14 +77,11 @@ class LimitCases(Cases):
         assert result.error is not None and result.error.limit in ("cpu_seconds", "steps")
         await self.still_works(box)
 
-    @case(python("subset"), limit("memory_mib"))
+    @case(limit("memory_mib"))
     async def test_memory_ends_a_program(self, open_box: OpenBox) -> None:
         """`MEMORY`, and the sandbox goes on."""
         box = await open_box(memory_mib=128)
-        result = await box.run(
-            "held = []\nfor n in range(40):\n    held.append(str(n) + 'x' * (16 * 2**20))\nlen(held)"
-        )
-        self._ended(result, ErrorKind.MEMORY)
+        self._ended(await box.run(self.program(self.words.hold(640))), ErrorKind.MEMORY)
         await self.still_works(box)
 
     @case(word("repeat"), limit("output_bytes"))
@@ -154,44 +159,76 @@ class LimitCases(Cases):
         failed(await box.run(self.program(self.words.let("x", self.words.call("large"))), tools=[large]))
         await self.still_works(box)
 
-    @case(python("full"), limit("processes"))
+    @case(limit("processes"))
     async def test_processes_are_counted(self, open_box: OpenBox) -> None:
         """`PROCESSES`: too many processes or threads."""
         box = await open_box(processes=16)
-        code = "import os, time\nfor _ in range(40):\n    if os.fork() == 0: time.sleep(30), os._exit(0)\n"
-        self._ended(await box.run(code, timeout=20), ErrorKind.PROCESSES)
-        await self.still_works(box)
+        there = await self._kinds_alive(box)
+        if not there:
+            self._untried("processes", "no program here can have a thread or a process of its own")
+        for kind in there:
+            result = await box.run(self.program(self.words.have_alive(40)[kind]), timeout=20)
+            self._ended(result, ErrorKind.PROCESSES)
+            await self.still_works(box)
 
-    @case(python("full"), limit("open_files"))
+    @case(limit("open_files"))
     async def test_open_files_are_counted(self, open_box: OpenBox) -> None:
         """Those that are open at once in one process."""
         box = await open_box(open_files=40)
-        self._ended(await box.run("held = [open('/dev/null') for _ in range(80)]"), ErrorKind.RUNTIME)
+        written = self.words.write("a", "x")
+        if not await self._can(box, written, self.words.hold_open("a", 2)):
+            assert not self.traits.files or self.traits.python in ("none", "subset"), "a program cannot open two files"
+            self._untried("open_files", "no program here can have an open file")
+        result = await box.run(self.program(written, self.words.hold_open("a", 80)))
+        self._ended(result, ErrorKind.RUNTIME)
 
-    @case(FILES, python("core"), limit("file_mib"))
+    @case(FILES, word("write"), limit("file_mib"))
     async def test_a_file_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
         """`DISK`: a file outgrew its limit."""
         box = await open_box(file_mib=1)
-        self._ended(await box.run("open('big', 'wb').write(bytes(3 * 2**20))"), ErrorKind.DISK)
-        assert (await box.stat("big")).size <= 2**20
+        self._ended(await box.run(self.program(self.words.write_large("big", 3))), ErrorKind.DISK)
+        assert all(entry.size <= 2**20 for entry in await box.list_files())
 
-    @case(FILES, python("core"), limit("workspace_mib"))
+    @case(FILES, word("write"), limit("workspace_mib"))
     async def test_the_workspace_may_not_outgrow_its_limit(self, open_box: OpenBox) -> None:
         """`DISK`: the workspace outgrew its limit."""
         box = await open_box(workspace_mib=4)
-        code = "for n in range(6): open(f'{n}', 'wb').write(bytes(2 * 2**20))"
-        self._ended(await box.run(code), ErrorKind.DISK)
+        six = "".join(self.words.write_large(f"{n}", 2) for n in range(6))
+        self._ended(await box.run(self.program(six)), ErrorKind.DISK)
 
-    @case(python("full"), limit("cpus"))
+    @case(limit("cpus"))
     async def test_a_share_of_the_processors_is_not_exceeded(self, open_box: OpenBox) -> None:
         """`cpus`: processor time for each second of wall time, at most."""
-        box = await open_box(cpus=0.1)
-        code = (
-            "import time\nbegan, used = time.monotonic(), time.process_time()\n"
-            "while time.process_time() - used < 0.3 and time.monotonic() - began < 3: pass\n"
-            "(time.process_time() - used) / (time.monotonic() - began)"
-        )
-        assert (await box.run(code)).value < 0.25
+        try:
+            box = await open_box(cpus=0.1)
+        except Unsupported as refusal:
+            assert self.traits.engine in str(refusal), refusal
+            beside = await self._kinds_alive(await open_box(cpus=1))
+            assert not beside, f"cpus is in traits.enforced; less than one is refused, but a program can have {beside}"
+            self._untried("cpus", "less than one is refused, and nothing goes on beside a program")
+        result = await box.run(self.program(self.words.share_of_a_processor()))
+        assert result.success, f"no program of the kit can find out whether cpus holds: {result.error}"
+        share = self.words.answered(result)
+        if share is None:
+            assert result.usage.cpu_ms > 0, "neither a program nor Usage tells how much processor time was used"
+            share = result.usage.cpu_ms / result.usage.wall_ms
+        assert share < 0.25
+
+    async def _can(self, box: Sandbox, *statements: str) -> bool:
+        """Whether a program succeeds that keeps the limits; where it does not, there must be no such thing here."""
+        result = await box.run(self.program(*statements))
+        assert result.error is None or result.error.kind in _NO_SUCH_THING, result.error
+        return result.success
+
+    async def _kinds_alive(self, box: Sandbox) -> list[str]:
+        """Return what a program can have two of alive beside itself, such as threads."""
+        there = [kind for kind, two in self.words.have_alive(2).items() if await self._can(box, two)]
+        assert there or self.traits.python != "full", "full CPython has threads and processes, and this has neither"
+        return there
+
+    def _untried(self, name: str, why: str) -> NoReturn:
+        """End a case about a limit that no program could go beyond, whatever enforces it."""
+        raise Refused(f"limit: {name} ({self.traits.enforced[name]}), which cannot be tried: {why}")
 
     @case(limit("wall_seconds"), SESSIONS)
     async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, box: Sandbox, open_box: OpenBox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from actbox.core.result import ExecutionResult
@@ -86,3 +87,39 @@ class JavaScript(Words):
 
     def variable(self, name: str) -> str:
         return f"(process.env[{self.literal(name)}] ?? null)"
+
+    def hold(self, mebibytes: int) -> str:
+        return (
+            f"var held = [];\nfor (let n = 0; n < {mebibytes // 16}; n++) "
+            "held.push(new Uint8Array(16 * 2 ** 20).fill(1));\n"
+        )
+
+    def write_large(self, path: str, mebibytes: int) -> str:
+        return (
+            f"(await import('node:fs')).writeFileSync({self.literal(path)}, new Uint8Array({mebibytes} * 2 ** 20));\n"
+        )
+
+    def hold_open(self, path: str, count: int) -> str:
+        return (
+            "var { openSync } = await import('node:fs');\n"
+            f"for (let n = 0; n < {count}; n++) openSync({self.literal(path)});\n"
+        )
+
+    def have_alive(self, count: int) -> Mapping[str, str]:
+        return {
+            "processes": f"""\
+var {{ spawn }} = await import('node:child_process');
+for (let n = 0; n < {count}; n++) await new Promise((done, fail) => {{
+  const child = spawn('sleep', ['30'], {{ stdio: 'ignore' }});
+  child.once('spawn', done).once('error', fail).unref();
+}});
+"""
+        }
+
+    def share_of_a_processor(self) -> str:
+        return """\
+var used = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1e6; };
+var began = performance.now(), before = used();
+while (used() - before < 0.3 && performance.now() - began < 3000);
+console.log(JSON.stringify((used() - before) / ((performance.now() - began) / 1000)));
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from actbox.core.result import ExecutionResult
@@ -99,3 +100,45 @@ class Python(Words):
         if self.level == "subset":
             return f"(exec('import os'), os.environ.get({name!r}))[1]"
         return f"__import__('os').environ.get({name!r})"
+
+    def hold(self, mebibytes: int) -> str:
+        return f"held = []\nfor n in range({mebibytes // 16}):\n    held.append(str(n) + 'x' * (16 * 2**20))\n"
+
+    def write_large(self, path: str, mebibytes: int) -> str:
+        if self.level == "subset":
+            return f"from pathlib import Path\nPath({path!r}).write_text('x' * ({mebibytes} * 2**20))\n"
+        return f"open({path!r}, 'wb').write(bytes({mebibytes} * 2**20))\n"
+
+    def hold_open(self, path: str, count: int) -> str:
+        # A subset's file may be its content and no more: what has no descriptor is not open.
+        held = "opened[-1].fileno()\n" if self.level == "subset" else ""
+        return f"opened = [open({path!r}) for _ in range({count})]\n{held}"
+
+    def have_alive(self, count: int) -> Mapping[str, str]:
+        return {
+            "threads": f"""\
+import threading, time
+for _ in range({count}):
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+""",
+            "processes": f"""\
+import os, time
+for _ in range({count}):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+""",
+        }
+
+    def share_of_a_processor(self) -> str:
+        # In WebAssembly `process_time` is of the wall, and so goes on in one's sleep.
+        return """\
+import time
+used = time.process_time()
+time.sleep(0.1)
+tells = time.process_time() - used < 0.05
+began, used = time.monotonic(), time.process_time()
+while not (tells and time.process_time() - used >= 0.3) and time.monotonic() - began < 3:
+    pass
+(time.process_time() - used) / (time.monotonic() - began) if tells else None
+"""

@@ -98,3 +98,19 @@ class Rtfs(Words):
 
     def variable(self, name: str) -> str:
         return f"(getenv {self.literal(name)})"
+
+    def hold(self, mebibytes: int) -> str:
+        # At least eight bytes for each number; no value may be larger than one message.
+        return "".join(f"(def held{n} (range 0 500000))\n" for n in range(mebibytes // 4))
+
+    def write_large(self, path: str, mebibytes: int) -> str:
+        return self.write(path, "x" * (mebibytes * 2**20))
+
+    def hold_open(self, path: str, count: int) -> str:
+        return f"(def opened (map (fn [n] (open {self.literal(path)})) (range 0 {count})))\n"
+
+    def have_alive(self, count: int) -> Mapping[str, str]:
+        return {"threads": f"(def begun (map (fn [n] (future (fn [] n))) (range 0 {count})))\n"}
+
+    def share_of_a_processor(self) -> str:
+        return "(processor-time)\n"

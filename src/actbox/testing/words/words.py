@@ -126,3 +126,25 @@ class Words(ABC):
     @abstractmethod
     def variable(self, name: str) -> str:
         """Return an expression for the value of an environment variable, null where there is none."""
+
+    # Much of something, to reach limits. Where a language has nothing of the kind, what is said here fails in it.
+
+    @abstractmethod
+    def hold(self, mebibytes: int) -> str:
+        """Have so many MiB of memory, sixteen at a time."""
+
+    @abstractmethod
+    def write_large(self, path: str, mebibytes: int) -> str:
+        """Write a file of so many MiB at once."""
+
+    @abstractmethod
+    def hold_open(self, path: str, count: int) -> str:
+        """Have a file that is there open so many times."""
+
+    @abstractmethod
+    def have_alive(self, count: int) -> Mapping[str, str]:
+        """Have so many of a kind alive at once, such as threads, for half a minute; by the name of each kind."""
+
+    @abstractmethod
+    def share_of_a_processor(self) -> str:
+        """Compute for a moment, and come to the processor time in each second of it; to null where no clock tells."""
