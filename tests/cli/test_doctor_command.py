@@ -6,9 +6,12 @@ import sys
 
 import pytest
 
+from actbox.cli.doctor_table import print_findings
+from actbox.cli.finding import Finding
 from actbox.core.limits import Limits
 from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.opening import ENGINES, check
+from actbox.sandbox.traits import EngineCheck
 
 # Those that are tried in seconds; all together take a minute.
 FAST = ("linux", "monty", "rtfs")
@@ -40,6 +43,14 @@ def test_an_engine_alone_can_be_tried(actbox):
     assert b"rtfs: works" in done.stdout and b"linux" not in done.stdout
     unknown = actbox("doctor", "docker")
     assert (unknown.returncode, b"there is no engine docker" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_an_engine_uses_of_the_machine_is_in_the_table_and_the_document(capsys, works):
+    finding = Finding(EngineCheck(engine="container", works=works, found=("client: podman", "runtimes: [runc]")))
+    print_findings([finding], None)
+    assert "\n  client: podman\n  runtimes: [runc]\n" in capsys.readouterr().out
+    assert finding.to_dict()["found"] == ["client: podman", "runtimes: [runc]"]
 
 
 @pytest.mark.long  # each trial once more

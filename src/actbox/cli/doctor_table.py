@@ -40,6 +40,7 @@ def _print_finding(console: Console, finding: Finding) -> None:
     found = finding.check
     if not found.works:
         console.print(f"[bold]{found.engine}[/]: [red]does not work here[/]: {escape(found.reason)}", soft_wrap=True)
+        _print_found(console, finding)
         if found.advice:
             console.print(f"  what to do: {escape(found.advice)}", soft_wrap=True)
         console.print()
@@ -47,6 +48,7 @@ def _print_finding(console: Console, finding: Finding) -> None:
     state = "[green]works[/]" if finding.isolates else "[yellow]works, and does not isolate[/]"
     isolation = f" — {escape(found.traits.isolation)}" if found.traits else ""
     console.print(f"[bold]{found.engine}[/]: {state}{isolation}", soft_wrap=True)
+    _print_found(console, finding)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("limit", "tried"):
         table.add_column(title, header_style="dim", no_wrap=True)
@@ -60,3 +62,8 @@ def _print_finding(console: Console, finding: Finding) -> None:
     for note in found.traits.notes if found.traits else ():
         console.print(f"  note: {escape(note)}", soft_wrap=True)
     console.print()
+
+
+def _print_found(console: Console, finding: Finding) -> None:
+    for phrase in finding.check.found:
+        console.print(f"  {escape(phrase)}", soft_wrap=True)

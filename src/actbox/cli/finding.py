@@ -32,6 +32,7 @@ class Finding:
             "isolates": self.isolates,
             "reason": self.check.reason,
             "advice": self.check.advice,
+            "found": list(self.check.found),
             "traits": self.check.traits.to_dict() if self.check.traits and self.check.works else None,
             "limits": [report.to_dict() for report in self.limits],
             "isolation": [report.to_dict() for report in self.isolation],

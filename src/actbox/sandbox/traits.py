@@ -101,10 +101,14 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCheck:
-    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it."""
+    """Whether an engine works on this machine; `reason` why not, `advice` what to do about it.
+
+    `found` are phrases on what the engine uses of this machine, such as a client and its runtimes.
+    """
 
     engine: str
     works: bool
     reason: str = ""
     advice: str = ""
     traits: Traits | None = None
+    found: tuple[str, ...] = ()

@@ -11,8 +11,7 @@ from actbox.sandbox.traits import EngineCheck
 
 from .client import CommandFailed, find_client
 from .engine import ContainerSandbox, Options
-
-_SECONDS = 10.0
+from .runtimes import client_and_runtimes
 
 
 def check() -> EngineCheck:
@@ -22,10 +21,10 @@ def check() -> EngineCheck:
     except ActboxError as error:
         return _no(str(error), "Install Podman, which needs no daemon (`apt-get install podman`), or Docker.")
     try:
-        client.run("info", "--format", "{{.Host.OS}}" if client.is_podman else "{{.ServerVersion}}", seconds=_SECONDS)
+        found = client_and_runtimes(client)
     except CommandFailed as error:
         advice = "See what `podman info` says." if client.is_podman else "Start Docker, or install Podman."
-        return _no(f"{client.name} does not answer: {error}", advice)
+        return _no(f"{client.name} does not answer: {error}", advice, (f"client: {client.name} at {client.path}",))
     sandbox = ContainerSandbox(Policy(), Options())
 
     async def try_it() -> str:
@@ -40,11 +39,10 @@ def check() -> EngineCheck:
     except ActboxError as error:
         reason = str(error)
     if reason:
-        return _no(
-            reason, f"See whether `{client.name} run --rm IMAGE true` works; docs/engines/container.md says more."
-        )
-    return EngineCheck(engine="container", works=True, traits=sandbox.traits)
+        advice = f"See whether `{client.name} run --rm IMAGE true` works; docs/engines/container.md says more."
+        return _no(reason, advice, found)
+    return EngineCheck(engine="container", works=True, traits=sandbox.traits, found=found)
 
 
-def _no(reason: str, advice: str) -> EngineCheck:
-    return EngineCheck(engine="container", works=False, reason=reason, advice=advice)
+def _no(reason: str, advice: str, found: tuple[str, ...] = ()) -> EngineCheck:
+    return EngineCheck(engine="container", works=False, reason=reason, advice=advice, found=found)
