@@ -1,6 +1,6 @@
 """The `container` engine beside `podman run … python -c`: a fresh run, a tool call, a session's run, a cold start.
 
-Run it by itself (`python benchmarks/container.py [RUNTIME]`): it needs Podman, which the other measurements do not.
+`python benchmarks/container.py runsc` measures another runtime than the usual one.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ import asyncio
 import subprocess
 import sys
 
+from effort import FULL, Effort
 from figures import Figure, Row, Target, figure
 from fresh_run import PLAIN, run_in
+from machine import machine
+from report import Report, show
 from stopwatch import PAUSE_SECONDS, Contender, in_turns
 
 import actbox
 from actbox.sandbox.engines.container.client import find_client
 from actbox.sandbox.engines.container.image import host_root
 
-RUNS, SLOW_RUNS, CALLS = 200, 15, 500
+CALLS = 500
 _CALLS = f"""
 import time
 began = time.perf_counter()
@@ -42,8 +45,8 @@ def bare_run(runtime: str) -> list[str]:
     return client.command("run", *options, root.image, root.python, "-c", PLAIN.code)
 
 
-async def measure(runtime: str) -> list[Row]:
-    """Return a row for each of what was measured."""
+async def measure(effort: Effort, runtime: str = "") -> list[Row]:
+    """Return the figures of the engine, with a container for each program beside them."""
     command = bare_run(runtime)
 
     async def bare() -> None:
@@ -60,29 +63,26 @@ async def measure(runtime: str) -> list[Row]:
             PLAIN.check((await session.run(PLAIN.code)).stdout)
 
         contenders = {
-            "fresh": Contender(run_in(box, PLAIN), RUNS),
-            "session": Contender(in_session, RUNS),
-            "cold": Contender(cold, SLOW_RUNS),
-            "bare": Contender(bare, SLOW_RUNS),
+            "fresh": Contender(run_in(box, PLAIN), effort.fast),
+            "session": Contender(in_session, effort.fast),
+            "cold": Contender(cold, effort.repeats),
+            "bare": Contender(bare, effort.repeats),
         }
         times = await in_turns(contenders, pause=PAUSE_SECONDS)
-        calls = [(await box.run(_CALLS, tools=[echo])).value for _ in range(9)]
+        calls = [(await box.run(_CALLS, tools=[echo])).value for _ in range(effort.repeats)]
     peers: dict[str, Figure] = {"podman run": figure(times["bare"])}
     return [
-        Row("fresh run", "ms", figure(times["fresh"]), Target(p50=15), peers),
-        Row("run in a session", "ms", figure(times["session"]), Target(p50=15), peers),
-        Row("cold start to the first answer", "ms", figure(times["cold"]), Target(), peers),
-        Row("tool call", "µs", figure(calls), Target(p50=300)),
+        Row("container: a fresh run of `print(1+1)`", "ms", figure(times["fresh"]), Target(p50=15), peers),
+        Row("container: a run of a session", "ms", figure(times["session"]), Target(p50=15), peers),
+        Row("container: cold start to the first answer", "ms", figure(times["cold"]), Target(), peers),
+        Row("container: one tool call", "µs", figure(calls), Target(p50=300)),
     ]
 
 
 def main() -> None:
-    """Print the rows."""
-    for row in asyncio.run(measure(sys.argv[1] if len(sys.argv) > 1 else "")):
-        assert isinstance(row.ours, Figure)
-        beside = "".join(f"; {name} {peer.p50:.0f}" for name, peer in row.peers.items() if isinstance(peer, Figure))
-        missed = f"  missed: {', '.join(row.missed())}" if row.missed() else ""
-        print(f"{row.measure:32} {row.ours.p50:9.2f} {row.unit} (p99 {row.ours.p99:.2f}){beside}{missed}")
+    """Measure the runtime that the command line names, and print the rows."""
+    rows = asyncio.run(measure(FULL, *sys.argv[1:2]))
+    show(Report(machine(), {"container": rows}, {}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ _LEAST_WIDTH = 180
 
 @dataclass(frozen=True)
 class Report:
-    """All that one run found: the machine, the rows of each subject, and the subjects that failed, with the error."""
+    """All that one run found: the machine, the rows of each subject, and the subjects that failed, with the error.
+
+    `absent` are those whose engine does not work here, with the reason.
+    """
 
     machine: Mapping[str, Any]
     rows: Mapping[str, list[Row]]
     failures: Mapping[str, str]
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def show(report: Report) -> None:
@@ -35,6 +39,8 @@ def show(report: Report) -> None:
         for row in rows:
             table.add_row(*_cells(row, "\n"))
     console.print(table)
+    for subject, reason in report.absent.items():
+        console.print(f"{subject} was not measured here: {reason}", markup=False)
     for subject, error in report.failures.items():
         Console(stderr=True).print(f"{subject} failed: {error}", markup=False)
 
@@ -51,6 +57,7 @@ def write_page(report: Report) -> None:
 def _markdown(report: Report) -> str:
     lines = [_caption(report.machine), "", _line(_HEADINGS), _line("---" for _ in _HEADINGS)]
     lines += [_line(_cells(row, "<br>")) for rows in report.rows.values() for row in rows]
+    lines += [f"\n`{subject}` was not measured here: {reason}" for subject, reason in report.absent.items()]
     lines += [f"\n`{subject}` failed: {error}" for subject, error in report.failures.items()]
     return "\n".join(lines)
 
@@ -70,7 +77,7 @@ def _caption(machine: Mapping[str, Any]) -> str:
 
 def _cells(row: Row, new_line: str) -> tuple[str, ...]:
     wanted = new_line.join(_wanted(row))
-    reached = ("no: " + ", ".join(missed) if (missed := row.missed()) else "yes") if wanted else ""
+    reached = ("not met: " + ", ".join(missed) if (missed := row.missed()) else "met") if wanted else ""
     beside = new_line.join(_beside(row, name, peer) for name, peer in row.peers.items())
     return row.measure, wanted, *_ours(row), reached, beside
 
@@ -86,7 +93,13 @@ def _wanted(row: Row) -> list[str]:
     sign = "≥" if row.more_is_better else "≤"
     bounds = {"p50": row.target.p50, "p99": row.target.p99}
     wanted = [f"{name} {sign} {_value(bound, row.unit)}" for name, bound in bounds.items() if bound is not None]
-    return wanted + [f"{peer} ≥ {_ratio(ratio)}" for peer, ratio in row.target.ratios.items()]
+    return wanted + [_outdone(row, peer, ratio) for peer, ratio in row.target.ratios.items()]
+
+
+def _outdone(row: Row, peer: str, ratio: float) -> str:
+    if ratio < 1 and not row.more_is_better:
+        return f"≤ {1 / ratio:.3g}× {peer}"
+    return f"{peer} ≥ {_ratio(ratio)}"
 
 
 def _beside(row: Row, name: str, peer: Figure | Missing) -> str:

@@ -1,7 +1,7 @@
 """`make bench`: measure, print a table, keep the figures as JSON and put them into `docs/performance.md`.
 
 python benchmarks/run.py                     all subjects
-python benchmarks/run.py fresh_run memory    some; the page is left alone, it shows whole runs only
+python benchmarks/run.py fresh_run wasm      some; the page is left alone, it shows whole runs only
 python benchmarks/run.py --quick             few samples, to see that the programs work; the page is left alone
 """
 
@@ -27,6 +27,8 @@ from report import PAGE, Report, show, write_page
 
 import actbox
 
+ENGINES = ("wasm", "monty", "container", "node", "hyperlight")
+"""Subjects that are about the engine of their name; the others are about `linux`."""
 SUBJECTS = (
     "fresh_run",
     "empty_pool",
@@ -42,7 +44,7 @@ SUBJECTS = (
     "codeact.overhead",
     "codeact.costs",
     "rtfs",
-    "monty",
+    *ENGINES,
     "bombs",
     "many",
 )
@@ -68,15 +70,18 @@ def _end_with_parent() -> None:
 
 def measure(names: list[str], effort: Effort) -> Report:
     """Take the figures of the subjects, each in a new process, so that none finds what another left behind."""
-    about, rows, failures = machine(), {}, {}
+    about, rows, failures, absent = machine(), {}, {}, {}
     for name in names:
+        if name in ENGINES and not (found := actbox.check(name)).works:
+            absent[name] = found.reason
+            continue
         print(f"measuring {name} …", file=sys.stderr)
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
             try:
                 rows[name] = process.submit(measure_subject, name, effort).result()
             except Exception as error:
                 failures[name] = f"{type(error).__name__}: {reason_of(error)}"
-    return Report(about, rows, failures)
+    return Report(about, rows, failures, absent)
 
 
 def keep(report: Report, effort: Effort, name: str) -> Path:
@@ -86,7 +91,8 @@ def keep(report: Report, effort: Effort, name: str) -> Path:
         for subject, found in report.rows.items()
         for row in found
     ]
-    document = {"machine": report.machine, "effort": asdict(effort), "rows": rows, "failures": report.failures}
+    document = {"machine": report.machine, "effort": asdict(effort), "rows": rows}
+    document |= {"failures": report.failures, "absent": report.absent}
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -101,14 +107,14 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.subjects) - set(SUBJECTS):
         parser.error(f"there is no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    found = actbox.check("linux")
-    if not found.works:
+    names = arguments.subjects or list(SUBJECTS)
+    if not set(names) <= set(ENGINES) and not (found := actbox.check("linux")).works:
         sys.exit(f"The figures are of the linux engine, which does not work here: {found.reason}. {found.advice}")
     whole = not arguments.quick and not arguments.subjects
     effort = QUICK if arguments.quick else FULL
     # What users have, and what installing made: without it every new process would compile all of actbox again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    report = measure(arguments.subjects or list(SUBJECTS), effort)
+    report = measure(names, effort)
     show(report)
     print(f"kept in {keep(report, effort, 'latest' if whole else 'partial')}")
     if whole:

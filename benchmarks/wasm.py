@@ -1,8 +1,5 @@
 """The `wasm` engine beside bare pyeryx, in turns: a fresh run, a run in a session, a tool call, and many at once.
 
-python benchmarks/wasm.py             measure
-python benchmarks/wasm.py --quick     the same with few samples, to see that it works
-
 A bare fresh run is `eryx.Sandbox().execute(code)`: a new sandbox for each program. `kept` is one sandbox that executes
 again and again, each time in an instance that the library has ready. Between two samples there is a pause, in which
 either side makes its next instance.
@@ -10,21 +7,20 @@ either side makes its next instance.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
 import eryx
-from effort import FULL, QUICK, Effort
-from figures import Figure, figure
+from effort import Effort
+from figures import Row, Target, figure, single
 
 import actbox
 
 _PROGRAM = "print(1 + 1)"
 _PAUSE_SECONDS = 0.02
 _CALLS = 200
-_MOST_TIMES_BARE = 1.3
+_FRESH = Target(ratios={"pyeryx": 1 / 1.3})
 
 
 async def _sample(into: list[float], run: Callable[[], Awaitable[object]]) -> None:
@@ -38,8 +34,8 @@ async def _bare_run() -> object:
     return eryx.Sandbox().execute(_PROGRAM)
 
 
-async def measure(effort: Effort) -> dict[str, Figure]:
-    """Return milliseconds by what was measured."""
+async def measure(effort: Effort) -> list[Row]:
+    """Return the figures of the engine, with the bare library's beside them."""
     bare: list[float] = []
     kept: list[float] = []
     ours: list[float] = []
@@ -60,14 +56,12 @@ async def measure(effort: Effort) -> dict[str, Figure]:
             await _sample(ours_in_a_session, lambda: session.run(_PROGRAM))
         calls = await _time_calls(box)
         many = await _time_many(box, effort.slow)
-    return {
-        "pyeryx, fresh": figure(bare),
-        "actbox, fresh": figure(ours),
-        "pyeryx, kept": figure(kept),
-        "actbox, session": figure(ours_in_a_session),
-        "actbox, tool call": figure(calls),
-        "actbox, each of many": figure(many),
-    }
+    return [
+        Row("wasm: a fresh run of `print(1 + 1)`", "ms", figure(ours), _FRESH, {"pyeryx": figure(bare)}),
+        Row("wasm: a run of a session", "ms", figure(ours_in_a_session), Target(), {"pyeryx, kept": figure(kept)}),
+        Row("wasm: one tool call", "ms", figure(calls)),
+        Row("wasm: each of many fresh runs, by `Sandbox.map`", "ms", single(many, effort.slow)),
+    ]
 
 
 async def _time_calls(box: actbox.Sandbox) -> list[float]:
@@ -86,24 +80,8 @@ async def _time_calls(box: actbox.Sandbox) -> list[float]:
     return taken
 
 
-async def _time_many(box: actbox.Sandbox, number: int) -> list[float]:
+async def _time_many(box: actbox.Sandbox, number: int) -> float:
     begun = time.perf_counter()
     async for result in box.map([_PROGRAM] * number):
         assert result.success, result.error
-    return [(time.perf_counter() - begun) * 1000 / number]
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    figures = asyncio.run(measure(QUICK if parser.parse_args().quick else FULL))
-    for name, found in figures.items():
-        p99 = "" if found.p99 is None else f", 99th percentile {found.p99:.2f} ms"
-        print(f"{name:24} median {found.p50:.2f} ms{p99}")
-    ratio = figures["actbox, fresh"].p50 / figures["pyeryx, fresh"].p50
-    print(f"a fresh run takes {ratio:.2f} times as long as with bare pyeryx; {_MOST_TIMES_BARE} at most were asked for")
-
-
-if __name__ == "__main__":
-    main()
+    return (time.perf_counter() - begun) * 1000 / number
