@@ -75,34 +75,15 @@ class MontyCodeActProvider(EngineProvider):
 
 
 class NodeCodeActProvider(EngineProvider):
-    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions that TypeScript declares."""
+    """`execute_code` in the `node` engine: JavaScript, with the tools as async functions that TypeScript declares.
+
+    Programs in JavaScript are not read before they run.
+    """
 
     ENGINE = "node"
     DEFAULT_SOURCE_ID = "node_codeact"
 
-    def __init__(
-        self,
-        source_id: str = DEFAULT_SOURCE_ID,
-        *,
-        tools: Tools | Sequence[Tools] | None = None,
-        approval_mode: Approval | None = "never_require",
-        workspace_root: str | Path | None = None,
-        file_mounts: MountInputs | None = (),
-        allowed_domains: DomainInputs | None = (),
-        tool_name: str = EXECUTE_CODE,
-        **options: Unpack[ProviderOptions],
-    ) -> None:
-        """As `LinuxCodeActProvider`; programs in JavaScript are not read before they run."""
-        super().__init__(
-            source_id,
-            tools=tools,
-            approval_mode=approval_mode,
-            workspace_root=workspace_root,
-            file_mounts=file_mounts,
-            allowed_domains=allowed_domains,
-            tool_name=tool_name,
-            **node_options(options),
-        )
+    _told_of = staticmethod(node_options)
 
 
 class HyperlightCodeActProvider(EngineProvider):

@@ -207,27 +207,7 @@ class NodeExecuteCodeTool(EngineTool):
 
     ENGINE = "node"
 
-    def __init__(
-        self,
-        *,
-        tools: Tools | Sequence[Tools] | None = None,
-        approval_mode: Approval | None = "never_require",
-        workspace_root: str | Path | None = None,
-        file_mounts: MountInputs | None = (),
-        allowed_domains: DomainInputs | None = (),
-        tool_name: str = EXECUTE_CODE,
-        **options: Unpack[ProviderOptions],
-    ) -> None:
-        """As `NodeCodeActProvider`."""
-        super().__init__(
-            tools=tools,
-            approval_mode=approval_mode,
-            workspace_root=workspace_root,
-            file_mounts=file_mounts,
-            allowed_domains=allowed_domains,
-            tool_name=tool_name,
-            **node_options(options),
-        )
+    _told_of = staticmethod(node_options)
 
 
 class HyperlightExecuteCodeTool(EngineTool):

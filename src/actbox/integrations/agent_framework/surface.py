@@ -65,6 +65,8 @@ class Surface:
 
     _guest: Mapping[str, Any] = MappingProxyType({})
     """What the engine is given beside a policy, of a class that takes something for its engine alone."""
+    _told_of: Callable[[ProviderOptions], ProviderOptions] | None = None
+    """Adds to the options what a model is told of the engine's language, where that is not full Python."""
 
     def _set_up(
         self,
@@ -79,6 +81,8 @@ class Surface:
         **options: Unpack[ProviderOptions],
     ) -> None:
         _check_names(options)
+        if self._told_of is not None:
+            options = self._told_of(options)
         self._result_format: ResultFormat = options.get("result_format", "content")
         if self._result_format not in get_args(ResultFormat):
             known = ", ".join(get_args(ResultFormat))

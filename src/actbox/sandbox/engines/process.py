@@ -24,6 +24,7 @@ from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.ending import Ending
+from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.local import GuestStart, LocalSandbox
@@ -41,19 +42,7 @@ TRAITS = Traits(
     engine="process",
     isolation="none: programs run as this user on this machine",
     isolated=False,
-    enforced={
-        "wall_seconds": "host timer",
-        "cpu_seconds": "rlimit for each process",
-        "memory_mib": "rlimit for each process",
-        "open_files": "rlimit",
-        "file_mib": "rlimit",
-        "output_bytes": "host",
-        "tool_calls": "host",
-        "tool_bytes": "host",
-        "message_bytes": "host",
-        "artifacts": "host",
-        "artifact_mib": "host",
-    },
+    enforced={**BY_RLIMIT, **BY_HOST},
     packages="those of the host's environment",
     platforms=("linux", "darwin"),
     sessions=True,

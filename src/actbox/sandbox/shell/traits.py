@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.traits import Traits
 
 ENFORCED: Final = {
-    "wall_seconds": "host timer",
-    "cpu_seconds": "rlimit for each process",
-    "memory_mib": "rlimit for each process",
-    "open_files": "rlimit",
-    "file_mib": "rlimit",
-    "output_bytes": "host",
-    "message_bytes": "host",
-    "artifacts": "host",
-    "artifact_mib": "host",
+    **BY_RLIMIT,
+    **{name: who for name, who in BY_HOST.items() if name not in ("tool_calls", "tool_bytes")},
 }
 
 NOTES: Final = (

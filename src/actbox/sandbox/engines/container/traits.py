@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from actbox.sandbox.enforcers import BY_AGENT, BY_HOST
 from actbox.sandbox.traits import Traits
 
 from .client import APART
@@ -16,21 +17,6 @@ _NOTES = (
     "needs, for the container as a whole",
 )
 _COUNTED = "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment"
-_BY_HOST = {
-    "wall_seconds": "host timer",
-    "output_bytes": "host",
-    "tool_calls": "host",
-    "tool_bytes": "host",
-    "message_bytes": "host",
-    "artifacts": "host",
-    "artifact_mib": "host",
-}
-_BY_AGENT = {
-    "cpu_seconds": "agent and rlimit",
-    "memory_mib": "agent and rlimit",
-    "open_files": "rlimit",
-    "file_mib": "rlimit",
-}
 
 
 def managed_traits(*, runtime: str, packages: str) -> Traits:
@@ -40,7 +26,7 @@ def managed_traits(*, runtime: str, packages: str) -> Traits:
         "runsc": "a kernel of its own in user space (gVisor)",
         "kata": "a virtual machine of its own (Kata)",
     }.get(runtime, "the runtime's seccomp filter, and with Podman the linux engine's allow-list as well")
-    enforced = {**_BY_HOST, **_BY_AGENT, "workspace_mib": "tmpfs"}
+    enforced = {**BY_HOST, **BY_AGENT, "workspace_mib": "tmpfs"}
     if groups:
         enforced |= {"cpus": groups, "processes": f"{groups} and rlimit"}
     notes = [*_NOTES, _COUNTED]
@@ -77,7 +63,7 @@ def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Trai
         isolation=f"the container {name}, as it was made{without}",
         isolated=not lowered,
         walls="sandbox",
-        enforced={**_BY_HOST, **_BY_AGENT},
+        enforced={**BY_HOST, **BY_AGENT},
         packages="those in the container",
         platforms=("linux", "darwin"),
         network="loopback of its own only" if network == "none" else "whatever the container reaches",

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
+from actbox.sandbox.enforcers import BY_AGENT, BY_HOST
 from actbox.sandbox.traits import Traits
 
 TRAITS = Traits(
     engine="ssh",
     isolation="another machine; on it none: programs run as the account that was named",
     isolated=False,
-    enforced={
-        "wall_seconds": "host timer",
-        "cpu_seconds": "agent and rlimit",
-        "memory_mib": "agent and rlimit",
-        "open_files": "rlimit",
-        "file_mib": "rlimit",
-        "output_bytes": "host",
-        "tool_calls": "host",
-        "tool_bytes": "host",
-        "message_bytes": "host",
-        "artifacts": "host",
-        "artifact_mib": "host",
-    },
+    enforced={**BY_AGENT, **BY_HOST},
     packages="those of that machine's Python",
     platforms=("linux", "darwin"),
     sessions=True,
