@@ -803,6 +803,21 @@ def _forgetting(limit: str, *caught_by: str, name: str = "", **more: Any) -> typ
     return type(name or f"Forgets_{limit}", (Sound,), {"kept": kept, "caught_by": caught_by, "seconds": 4.0, **more})
 
 
+FORGETFUL = (
+    _forgetting("wall_seconds", "test_wall_time_ends_a_program"),
+    _forgetting("cpu_seconds", "test_processor_time_ends_a_program"),
+    _forgetting("memory_mib", "test_memory_ends_a_program"),
+    _forgetting("open_files", "test_open_files_are_counted"),
+    _forgetting("file_mib", "test_a_file_may_not_outgrow_its_limit"),
+    _forgetting("output_bytes", "test_output_ends_a_program", "test_a_command_keeps_to_the_output_limit"),
+    _forgetting("tool_calls", "test_tool_calls_beyond_the_budget_end_a_program"),
+    _forgetting("tool_bytes", "test_the_bytes_of_all_tool_calls_together_end_a_program"),
+    _forgetting("message_bytes", "test_too_large_an_argument_never_reaches_the_tool"),
+    _forgetting("artifacts", "test_too_many_artifacts_are_left_out_with_a_warning"),
+    _forgetting("artifact_mib", "test_too_large_an_artifact_is_left_out_with_a_warning_that_names_it"),
+)
+
+
 def _forgetting_in_javascript(limit: str, caught_by: str) -> type[Sound]:
     return _forgetting(limit, caught_by, name=f"ForgetsInJavaScript_{limit}", engine="node", seconds=30.0)
 
