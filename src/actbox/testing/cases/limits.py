@@ -200,7 +200,8 @@ class LimitCases(Cases):
     async def test_a_share_of_the_processors_is_not_exceeded(self, open_box: OpenBox) -> None:
         """`cpus`: processor time for each second of wall time, at most."""
         try:
-            box = await open_box(cpus=0.1)
+            # So small a share that a busy machine, which may leave a program little, is not taken for an enforcer.
+            box = await open_box(cpus=0.05)
         except Unsupported as refusal:
             assert self.traits.engine in str(refusal), refusal
             beside = await self._kinds_alive(await open_box(cpus=1))
@@ -212,7 +213,7 @@ class LimitCases(Cases):
         if share is None:
             assert result.usage.cpu_ms > 0, "neither a program nor Usage tells how much processor time was used"
             share = result.usage.cpu_ms / result.usage.wall_ms
-        assert share < 0.25
+        assert share < 0.1
 
     async def _can(self, box: Sandbox, *statements: str) -> bool:
         """Whether a program succeeds that keeps the limits; where it does not, there must be no such thing here."""

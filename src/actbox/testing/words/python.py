@@ -138,7 +138,7 @@ used = time.process_time()
 time.sleep(0.1)
 tells = time.process_time() - used < 0.05
 began, used = time.monotonic(), time.process_time()
-while not (tells and time.process_time() - used >= 0.3) and time.monotonic() - began < 3:
+while not (tells and time.process_time() - used >= 0.3) and time.monotonic() - began < 4:
     pass
 (time.process_time() - used) / (time.monotonic() - began) if tells else None
 """
