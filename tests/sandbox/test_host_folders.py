@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import actbox
 from actbox.sandbox import host_folders
 from actbox.sandbox.host_folders import make_folder, remove_abandoned
+from tests.conftest import engine_check
 from tests.sandbox.deep_folders import deepen
 
 _MAKES = """
@@ -18,6 +21,17 @@ import os
 from actbox.sandbox.host_folders import make_folder
 print(make_folder(), flush=True)
 os.kill(os.getpid(), 9)
+"""
+
+
+_HAS_A_SANDBOX = """
+import asyncio, actbox
+async def main():
+    async with actbox.open_sandbox(ENGINE, allow_unisolated=True) as box:
+        await box.run("open('output/secret', 'w').close()")
+        print("open", flush=True)
+        await asyncio.sleep(600)
+asyncio.run(main())
 """
 
 
@@ -45,6 +59,31 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(temporary: Path) 
     mine = make_folder()
     assert sorted(temporary.iterdir()) == sorted([Path(mine), temporary / "other"])
     assert (temporary / "other/file").exists()
+
+
+@pytest.mark.parametrize("engine", ["process", "wasm"])
+async def test_what_a_sandbox_has_left_whose_process_was_killed_with_its_workers_goes_with_the_next(
+    temporary: Path, engine: str
+) -> None:
+    found = engine_check(engine)
+    if not found.works:
+        pytest.skip(f"the {engine} engine does not work here: {found.reason}. {found.advice}")
+    host = subprocess.Popen(
+        [sys.executable, "-c", _HAS_A_SANDBOX.replace("ENGINE", repr(engine))],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert host.stdout is not None
+    with host.stdout:
+        assert host.stdout.readline() == b"open\n"
+        os.killpg(host.pid, signal.SIGKILL)
+        host.wait()
+    left = sorted(temporary.iterdir())
+    assert left
+    async with actbox.open_sandbox("process", allow_unisolated=True):
+        assert not set(left) & set(temporary.iterdir())
+    assert list(temporary.iterdir()) == []
 
 
 def test_what_belongs_to_living_processes_to_other_namespaces_or_to_nobody_stays(temporary: Path) -> None:

@@ -35,6 +35,14 @@ def names_below(root: str, path: str) -> tuple[str, ...]:
     return pure.parts
 
 
+def refuse_undecoded(path: str) -> None:
+    """Raise `FileError` for a path of bytes that are not UTF-8, which Python has as lone surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise FileError(errno.EILSEQ, f"{path!r}: the names of files are UTF-8 in this sandbox") from None
+
+
 @contextlib.contextmanager
 def told(path: str) -> Iterator[None]:
     """Turn the operating system's error into one that names the path inside the sandbox, and only that."""

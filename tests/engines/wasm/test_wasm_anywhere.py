@@ -53,7 +53,7 @@ async def files(box):
     await box.remove_file("a")
     listed = await box.list_files("c", recursive=True)
     print([(file.path, file.kind) for file in listed], await box.read_text("c/d.txt"))
-    for path in ("a", "c/d.txt/e", "c"):
+    for path in ("a", "c/d.txt/e", "c", "\\udcff"):
         try:
             await box.read_file(path)
         except actbox.FileError as error:
@@ -129,7 +129,7 @@ def test_it_runs_where_nothing_of_linux_is_there(platform: str, tmp_path: Path) 
         "21",
         "[1, 2]",
         "[('c/d.txt', 'file')] b",
-        "2 20 21 True",
+        "2 20 21 84 True",
         "() ('output/ could not be looked at: I/O error',)",
         "40 20 40 20",
         "wall_seconds cpu_seconds memory_mib output_bytes workspace_mib ",

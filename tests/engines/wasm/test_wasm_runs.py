@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 
 import pytest
 
-from actbox import ErrorKind, Sandbox, ToolError, tool
+from actbox import ErrorKind, FileError, InvalidValue, Program, Sandbox, ToolError, tool
 
 
 async def test_it_is_cpython_with_its_standard_library(box: Sandbox) -> None:
@@ -132,6 +133,22 @@ async def test_what_was_printed_before_the_end_by_force_is_kept(box: Sandbox) ->
         ("import threading\nthreading.Thread(target=print).start()", "threads"),
         ("import asyncio\nawait asyncio.to_thread(print)", "threads"),
         ("import subprocess\nsubprocess.run(['ls'])", "processes"),
+        ("import asyncio\nawait asyncio.create_subprocess_exec('ls')", "processes"),
+        ("import asyncio\nasyncio.run(asyncio.create_subprocess_shell('ls'))", "processes"),
+        ("import os\nos.fork()", "processes"),
+        ("from os import fork", "processes"),
+        ("import os\nos.system('ls')", "processes"),
+        ("import os\nos.execv('/bin/ls', ['ls'])", "processes"),
+        ("import os\nos.execlp('ls', 'ls')", "processes"),
+        ("import os\nos.posix_spawn('/bin/ls', ['ls'], {})", "processes"),
+        ("import os\nos.kill(1, 9)", "processes"),
+        ("import multiprocessing\nmultiprocessing.Process(target=print).start()", "processes"),
+        ("import multiprocessing\nmultiprocessing.Pool(2)", "processes"),
+        ("import multiprocessing\nmultiprocessing.Queue()", "processes"),
+        ("from concurrent.futures import ProcessPoolExecutor\nProcessPoolExecutor()", "processes"),
+        ("import multiprocessing\nmultiprocessing.Pipe()", "sockets"),
+        ("import os\nos.getuid()", "os.getuid"),
+        ("import signal\nsignal.alarm(1)", "signal.alarm"),
     ],
 )
 async def test_what_it_has_not_is_refused_with_the_engine_that_has_it(box: Sandbox, program: str, names: str) -> None:
@@ -140,6 +157,30 @@ async def test_what_it_has_not_is_refused_with_the_engine_that_has_it(box: Sandb
     assert result.error.kind is ErrorKind.UNSUPPORTED
     assert f"no {names}" in result.error.hint
     assert "linux" in result.error.hint
+
+
+async def test_what_no_python_has_is_the_programs_own_mistake(box: Sandbox) -> None:
+    for program in ("import os\nos.no_such_name", "from json import no_such_name", "raise NotImplementedError"):
+        result = await box.run(program)
+        assert result.error is not None and result.error.kind is ErrorKind.RUNTIME, result.error
+
+
+async def test_a_name_that_is_not_utf_8_is_refused_with_a_sentence(box: Sandbox) -> None:
+    await box.write_file("a", b"x")
+    for call in (
+        lambda: box.write_file("b\udcff", b"x"),
+        lambda: box.make_dir("b\udcff/c"),
+        lambda: box.move("a", "b\udcff"),
+        lambda: box.read_file("b\udcff"),
+    ):
+        with pytest.raises(FileError, match="UTF-8") as refused:
+            await call()
+        assert refused.value.errno == errno.EILSEQ
+    with pytest.raises(InvalidValue, match="UTF-8"):
+        await box.run(Program("1", files={"b\udcff": b"x"}))
+    assert (await box.run("import os\nsorted(os.listdir('/workspace'))")).value == ["a", "input", "output"]
+    result = await box.run("open('b\\udcff', 'w')")
+    assert result.error is not None and "UTF-8" in result.error.hint, result.error
 
 
 async def test_a_package_is_missing_with_the_engine_that_has_packages(box: Sandbox) -> None:

@@ -35,18 +35,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_a_host_that_is_killed_takes_its_workers_and_their_files_along() -> None:
-    host = subprocess.Popen([sys.executable, "-c", _HOST], stdout=subprocess.PIPE, text=True)
-    assert host.stdout is not None
-    with host.stdout:
-        folder = Path(host.stdout.readline().strip())
-        assert folder.is_dir()
-        os.kill(host.pid, signal.SIGKILL)
-        host.wait()
-    _wait_until_gone(folder)
-
-
 _BUSY = """
 import asyncio, actbox, sys
 from actbox.sandbox.engines.wasm.runtime import runtime
@@ -67,18 +55,15 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_a_host_that_is_killed_leaves_no_files_of_programs_that_are_making_some_however_deep() -> None:
-    host = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("program", [_HOST, _BUSY], ids=["that compute", "that make files, however deep"])
+def test_a_host_that_is_killed_takes_workers_along_and_files_of_programs(program: str) -> None:
+    host = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     with host.stdout:
         folder = Path(host.stdout.readline().strip())
         assert folder.is_dir()
         os.kill(host.pid, signal.SIGKILL)
         host.wait()
-    _wait_until_gone(folder)
-
-
-def _wait_until_gone(folder: Path) -> None:
     deadline = time.monotonic() + 60
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

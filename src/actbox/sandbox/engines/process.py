@@ -27,6 +27,7 @@ from actbox.sandbox.ending import Ending
 from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.local import GuestStart, LocalSandbox
 from actbox.sandbox.traits import EngineCheck, Traits
 from actbox.sandbox.workspace import Workspace
@@ -84,14 +85,14 @@ class ProcessSandbox(LocalSandbox):
         self._folder = ""
 
     async def _open_workspace(self) -> Workspace:
-        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-"))
+        self._folder = await run_blocking(make_folder)
         self.guest_root = f"{self._folder}/workspace"
         for name in ("workspace/input", "workspace/output", "tmp"):
             os.makedirs(f"{self._folder}/{name}")
         return Workspace(os.open(self.guest_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.guest_root)
 
     async def _close_workspace(self) -> None:
-        await run_blocking(_remove, self._folder)
+        await run_blocking(remove_folder, self._folder)
 
     def _base_variables(self) -> Mapping[str, str]:
         return {
@@ -109,12 +110,6 @@ class ProcessSandbox(LocalSandbox):
 
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
         return _Subprocess(start.stdin, self._folder)
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder that a program may have made hard to remove: locked, or nested deeper than Python can go."""
-    subprocess.run(["chmod", "-R", "u+rwx", folder], check=False, stderr=subprocess.DEVNULL)
-    subprocess.run(["rm", "-rf", folder], check=True)
 
 
 class _Subprocess(GuestProcess):

@@ -7,7 +7,9 @@ at first without a pause, since most answers come soon, then after pauses that g
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import sys
 import time
 from asyncio.base_events import BaseEventLoop
 from collections import deque
@@ -163,3 +165,6 @@ class InboxLoop(BaseEventLoop):
 
     def _write_to_self(self) -> None:
         pass  # no other thread could be at it
+
+    async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
+        raise OSError(errno.ENOTSUP, "%s does not support processes." % sys.platform)  # as subprocess has it

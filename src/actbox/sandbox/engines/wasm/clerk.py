@@ -22,7 +22,7 @@ from actbox.sandbox.choosing import MADE_ANEW, MAX_DEPTH, MAX_ENTRIES, MAX_PATH_
 from actbox.sandbox.contract import FileInfo
 from actbox.sandbox.guest import wire
 from actbox.sandbox.left_out import LeftOut
-from actbox.sandbox.paths import names_below, told
+from actbox.sandbox.paths import names_below, refuse_undecoded, told
 
 from .runtime import runtime
 from .worker import Design, Volume, Worker
@@ -155,7 +155,9 @@ class ClerkWorkspace:
     # Inside
 
     def _names(self, path: str) -> tuple[str, ...]:
-        return names_below(self.root, path)
+        names = names_below(self.root, path)
+        refuse_undecoded(path)
+        return names
 
     def _refuse_apart(self, names: tuple[str, ...], path: str) -> None:
         if names in (("input",), ("output",)):

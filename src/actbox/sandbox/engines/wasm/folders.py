@@ -39,9 +39,11 @@ def open_files(folder: str, input_folder: str) -> Storage:
     os.makedirs(output, exist_ok=True)
     if not HAS_DESCRIPTORS:
         return ClerkWorkspace(folder, input_folder, output)
-    from actbox.sandbox.workspace import Workspace, open_folder  # which not every system can import
+    from actbox.sandbox.workspace import open_folder  # which not every system can import
 
-    return Workspace(
+    from .utf8_workspace import Utf8Workspace
+
+    return Utf8Workspace(
         open_folder(folder),
         "/workspace",
         input_descriptor=open_folder(input_folder),

@@ -14,16 +14,12 @@ from actbox.sandbox.ending import Ending
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, verdict
 
 from .conversation import Ended
+from .lacking import lacking
 
 _ABORTED: Final = 134  # as if by SIGABRT
 _KILLED: Final = 137  # and by SIGKILL
-_OTHERS = "the linux engine has them"
 _NO_NETWORK = "networking not enabled"
-# What stands in an error of a program that asked for what WebAssembly has not, and what to do about it.
-_LACKING: Final = (
-    ("can't start new thread", f"the wasm engine has no threads; use asyncio, or an engine of full CPython: {_OTHERS}"),
-    ("does not support processes", f"the wasm engine has no processes; {_OTHERS}"),
-)
+_NOT_UTF_8: Final = "Illegal byte sequence"
 _ONLY_STANDARD: Final = (
     "the wasm engine has the standard library only, without what needs processes, threads or compiled packages;"
     " the linux engine has {name} where it is installed"
@@ -70,9 +66,10 @@ def outcome_of(ended: Ended, limits: Limits) -> Outcome:
 
 def _adapted(error: ErrorInfo, unreached: Collection[str]) -> ErrorInfo:
     """Return an error in the words that are true of this engine."""
-    for words, hint in _LACKING:
-        if words in error.message and error.type in ("RuntimeError", "OSError"):
-            return replace(error, kind=ErrorKind.UNSUPPORTED, hint=hint, limit="")
+    if hint := lacking(error.type or "", error.message):
+        return replace(error, kind=ErrorKind.UNSUPPORTED, hint=hint, limit="")
+    if error.type == "OSError" and _NOT_UTF_8 in error.message:
+        return replace(error, hint="the names of files are UTF-8 in this sandbox: choose another name")
     if error.type in ("OSError", "PermissionError") and error.message in unreached:
         hint = "only hosts that the policy allows can be reached, and as it allows"
         return replace(error, kind=ErrorKind.NETWORK, hint=hint)

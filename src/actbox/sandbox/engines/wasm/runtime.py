@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import tempfile
 import threading
 from pathlib import Path
 from typing import Final
 
 from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.host_folders import make_folder
 
 from .removing import remove_tree
 from .worker import Worker
@@ -46,7 +46,7 @@ class Runtime:
     def __init__(self) -> None:
         """Raise `SandboxUnavailable` where no worker can be started."""
         try:
-            self.folder = os.path.realpath(tempfile.mkdtemp(prefix="actbox-wasm-"))
+            self.folder = make_folder()
         except OSError as error:
             raise SandboxUnavailable(f"the wasm engine has no room for its files: {error.strerror}") from error
         self._process = os.getpid()
