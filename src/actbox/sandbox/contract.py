@@ -203,6 +203,9 @@ class Sandbox(Files):
     `/workspace/output`. Where a program has removed `/output`, or put something else in its place, the next one finds
     it made anew, and its result has a warning.
 
+    A sandbox belongs to the process that started it. In a forked child of that its methods and those of its sessions
+    raise `SandboxUnavailable`, and `stop()` only lets go of it there: the parent's runs and files stay as they are.
+
     A program that fails does not raise: its result says why. Methods raise `SandboxStopped` before `start()` and
     after `stop()`, `Unsupported` for what the engine lacks, and `InvalidValue` for arguments that make no sense.
     """

@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import (
     ErrorInfo,
     ErrorKind,
@@ -85,15 +86,17 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._workspace: Storage | None = None
+        self._begin_in_this_process()
+        self._warnings: tuple[str, ...] = ()
+        """What the result of every program says of the sandbox; known when the workspace is open."""
+
+    def _begin_in_this_process(self) -> None:
+        self._owner = Owner()
         self._guests: set[GuestProcess] = set()
         self._siblings: Siblings[LocalSandbox] = Siblings(self._sibling)
-        self._idle = asyncio.Event()
-        self._idle.set()
         # Whoever stops it may be in another event loop than whoever runs programs.
         self._starting = Slots(1, tools_wait=True)
         self._sessions: set[LocalSession] = set()
-        self._warnings: tuple[str, ...] = ()
-        """What the result of every program says of the sandbox; known when the workspace is open."""
 
     # What an engine adds
 
@@ -104,6 +107,13 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     @abstractmethod
     async def _close_workspace(self) -> None:
         """Remove everything that `_open_workspace` made."""
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: close the descriptors of what is the parent's, and let go of it."""
+        workspace, self._workspace = self._workspace, None
+        self._begin_in_this_process()
+        if workspace is not None:
+            workspace.close()
 
     @abstractmethod
     async def _start_guest(self, start: GuestStart) -> GuestProcess:
@@ -133,6 +143,10 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     # The contract
 
     async def start(self) -> None:
+        if not self._owner.is_here:
+            if self._workspace is not None:
+                self._owner.check()
+            self._leave_to_parent()
         async with self._starting.one():
             if self._workspace is None:
                 try:
@@ -141,6 +155,9 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
                     raise SandboxUnavailable(f"the sandbox cannot be opened: {error.strerror or error}") from error
 
     async def stop(self) -> None:
+        if not self._owner.is_here:
+            self._leave_to_parent()
+            return
         async with self._starting.one():
             for session in self._sessions:
                 session.check_loop()
@@ -394,6 +411,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
     def _running(self) -> Storage:
         if self._workspace is None:
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+        self._owner.check()
         return self._workspace
 
 

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import (
     CannotFork,
     ErrorInfo,
@@ -88,6 +89,7 @@ class LocalSession(WorkspaceFiles, Session):
 
     def __init__(self, place: SessionPlace, release: Callable[[], None] = lambda: None) -> None:
         """`release` is called once it is closed: a copy has the workspace in its place to itself."""
+        self._owner = Owner()
         self._place = place
         self._release = release
         self._turn = asyncio.Lock()
@@ -104,18 +106,22 @@ class LocalSession(WorkspaceFiles, Session):
         """Whether a program could run in it now."""
         try:
             self._check_open()
-        except SandboxStopped:
+        except (SandboxStopped, SandboxUnavailable):
             return False
         return self._guest is None or not self._guest.why_ended
 
     async def start(self) -> None:
         """Make the guest ready. Raises `SandboxUnavailable`."""
+        self.check_loop()
         async with self._turn:
             self._check_open()
             await self._started()
 
     async def close(self) -> None:
         """End the guest."""
+        if not self._owner.is_here:  # it is the parent's of this process
+            self._closed = True
+            return
         self.check_loop()
         was_closed, self._closed = self._closed, True
         if self._guest is not None:
@@ -250,11 +256,13 @@ class LocalSession(WorkspaceFiles, Session):
         return replace(failed_result(self._place.engine, message, hint), state_kept=False)
 
     def check_loop(self) -> None:
-        """Raise `InvalidValue` in another event loop than the one in which it began."""
+        """Raise `InvalidValue` in another event loop than the one in which it began, and as `Owner.check` does."""
+        self._owner.check()
         if self._guest is not None and self._guest.loop is not asyncio.get_running_loop():
             raise InvalidValue("a session belongs to the event loop in which it began; this is another one")
 
     def _check_open(self) -> None:
+        self._owner.check()
         self._place.check_open()
         if self._closed:
             raise SandboxStopped("the session was closed; open a new one")

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Event
 from actbox.core.policy import Policy
@@ -126,6 +127,10 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
                 )
         self.policy = policy
         self._place: Place | None = None
+        self._begin_in_this_process()
+
+    def _begin_in_this_process(self) -> None:
+        self._owner = Owner()
         self._starting = Slots(1, tools_wait=True)
         self._siblings: Siblings[EmbeddedSandbox] = Siblings(self._sibling)
         self._runs: set[EmbeddedRun] = set()
@@ -147,6 +152,13 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
     async def _close(self) -> None:
         """Let go of what `_open` made ready; no program runs any more."""
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child: close the descriptors of what is the parent's, and let go of it."""
+        place, self._place = self._place, None
+        self._begin_in_this_process()
+        if place is not None:
+            place.workspace.close()
+
     def _sibling(self) -> Self:
         """Return another sandbox like this one."""
         return type(self)(self.policy)
@@ -158,11 +170,18 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
     # The contract
 
     async def start(self) -> None:
+        if not self._owner.is_here:
+            if self._place is not None:
+                self._owner.check()
+            self._leave_to_parent()
         async with self._starting.one():
             if self._place is None:
                 self._place = await whole(self._opened(), self._let_go)
 
     async def stop(self) -> None:
+        if not self._owner.is_here:
+            self._leave_to_parent()
+            return
         async with self._starting.one():
             place, self._place = self._place, None
             if place is None:
@@ -322,6 +341,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
     def _there(self) -> Place:
         if self._place is None:
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
+        self._owner.check()
         return self._place
 
     def _running(self) -> Storage:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import CannotFork, ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
@@ -58,6 +59,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
 
         `storage` opens the files of a copy's.
         """
+        self._owner = Owner()
         self._open_state = open_state
         self._begin = begin
         self._place = place
@@ -81,20 +83,21 @@ class EmbeddedSession(WorkspaceFiles, Session):
         """Whether a program could run in it now."""
         try:
             self._check_open()
-        except SandboxStopped:
+        except (SandboxStopped, SandboxUnavailable):
             return False
         return self._state is None or self._state.alive
 
     async def start(self) -> None:
         """Make the interpreter ready."""
+        self._owner.check()
         async with self._turn:
             await self._started()
 
     async def close(self) -> None:
         """End what runs, and let go of the state."""
-        if self._closed:
+        was_closed, self._closed = self._closed, True
+        if was_closed or not self._owner.is_here:  # in a forked child it is the parent's
             return
-        self._closed = True
         if self._run is not None:
             self._run.end(_CLOSED)
             await asyncio.wrap_future(self._run.ended)
@@ -110,6 +113,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> AsyncGenerator[Event]:
         """Run a program when those before it are over, and yield its events."""
+        self._owner.check()
         async with self._turn:
             run = await self._begun(program, tools, timeout)
             if isinstance(run, ExecutionResult):
@@ -123,12 +127,14 @@ class EmbeddedSession(WorkspaceFiles, Session):
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
         """Run a program when those before it are over."""
+        self._owner.check()
         async with self._turn:
             run = await self._begun(program, tools, timeout)
             return run if isinstance(run, ExecutionResult) else await run.finish()
 
     async def fork(self) -> Session:
         """Return a live copy, with a copy of the files."""
+        self._owner.check()
         if not self._forkable:
             raise Unsupported("the session was not opened as forkable: use session(forkable=True)")
         async with self._turn:
@@ -182,6 +188,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
         return self._place.workspace
 
     def _check_open(self) -> None:
+        self._owner.check()
         if self._closed:
             raise SandboxStopped("the session is closed, or has ended with its sandbox; open a new one")
         self._check_sandbox()

@@ -49,6 +49,10 @@ class HyperlightSandbox(EmbeddedSandbox):
     async def _close(self) -> None:
         await self._pool.close()
 
+    def _leave_to_parent(self) -> None:
+        super()._leave_to_parent()
+        self._pool = Pool(self._pool.options, self._pool.most)
+
     def _sibling(self) -> Self:
         return type(self)(self.policy, self._pool, self._proxy)
 

@@ -72,7 +72,7 @@ class LinuxSandbox(LocalSandbox):
             self._take_request |= network.request
         self._stock: Stock | None = None
         self._stored: StoredWorkspace | None = None
-        self._owner: tuple[int, int] | None = None
+        self._file_owner: tuple[int, int] | None = None
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and any(mount.mode == "overlay" for mount in self.policy.mounts):
@@ -101,11 +101,11 @@ class LinuxSandbox(LocalSandbox):
         self._warnings = stock.nursery.warnings
         if stock.nursery.warnings:
             self.traits = dataclasses.replace(self.traits, notes=(*self.traits.notes, *stock.nursery.warnings))
-        self._owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
+        self._file_owner = (stock.nursery.host_id, stock.nursery.host_id) if stock.nursery.privileged else None
         stored.mounts = self._mounts
         stored.refill()
         stock.pool(self._points).expect(1)
-        return Workspace(os.dup(stored.folder), self.guest_root, self._owner)
+        return Workspace(os.dup(stored.folder), self.guest_root, self._file_owner)
 
     async def _find_workspace(self, stock: Stock) -> StoredWorkspace:
         size = self.policy.limits.workspace_mib
@@ -122,6 +122,14 @@ class LinuxSandbox(LocalSandbox):
             self._network.close_files()
         stored.discard()
         stocks.release(stock)
+
+    def _leave_to_parent(self) -> None:
+        super()._leave_to_parent()
+        stored, self._stored, self._stock = self._stored, None, None
+        if stored is not None:
+            stored.leave_to_parent()
+        if self._network is not None:
+            self._network.leave_to_parent()
 
     def _base_variables(self) -> Mapping[str, str]:
         # Guests are born with the others.
@@ -179,7 +187,7 @@ class LinuxSandbox(LocalSandbox):
         async def find_workspace() -> tuple[StoredWorkspace, Workspace]:
             stored = await self._find_workspace(self._open()[0])
             stored.mounts = self._at_input  # of all others a copy gets what its origin has
-            return stored, Workspace(os.dup(stored.folder), self.guest_root, self._owner)
+            return stored, Workspace(os.dup(stored.folder), self.guest_root, self._file_owner)
 
         return Family(child, find_workspace, size_mib=size, inodes=inodes_for(size)).first
 

@@ -67,6 +67,12 @@ class Network:
             if not self._users:
                 _close(self._files)
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: let go of the contents, for which nobody has asked there."""
+        self._lock = threading.Lock()
+        self._users = 0
+        _close(self._files)
+
     def descriptors(self) -> list[int]:
         """Return descriptors of the contents of the files that are asked for; they are the caller's.
 

@@ -51,6 +51,15 @@ class Ahead:
             return None
         return guest
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: forget the guest that waits for the parent's next program."""
+        self._lock = threading.Lock()
+        self._open = self._wanted = False
+        self._timer = None
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.leave_to_parent()
+
     def _begin(self, later: Callable[[Callable[[], None]], None]) -> None:
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop)
         with self._lock:

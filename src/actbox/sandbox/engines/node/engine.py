@@ -131,6 +131,10 @@ class NodeSandbox(LinuxSandbox):
         self._ahead.close()
         await super()._close_workspace()
 
+    def _leave_to_parent(self) -> None:
+        self._ahead.leave_to_parent()
+        super()._leave_to_parent()
+
     async def _open_workspace(self) -> Workspace:
         self._ahead.open()
         return await super()._open_workspace()

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping
 from typing import Self
 
-from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
@@ -46,7 +45,6 @@ class SshSandbox(LocalSandbox):
         self._folder = beside
         self._agent: Agent | None = None
         self._connecting = threading.Lock()
-        self._owner = Owner()
 
     async def _open_workspace(self) -> RemoteWorkspace:
         try:
@@ -59,7 +57,6 @@ class SshSandbox(LocalSandbox):
         return RemoteWorkspace(self._connection, self.guest_root, most_mib=self.policy.limits.workspace_mib)
 
     def _open(self) -> Agent:
-        self._owner = Owner()
         if self._beside is None:
             self._folder = make_folder(self._place)
         return self._live_agent()
@@ -68,8 +65,6 @@ class SshSandbox(LocalSandbox):
         await run_blocking(self._close)
 
     def _close(self) -> None:
-        if not self._owner.is_here:  # all that there is is its parent's
-            return
         with self._connecting:
             agent, self._agent = self._agent, None
             folder, self._folder = self._folder, None
@@ -77,6 +72,11 @@ class SshSandbox(LocalSandbox):
             agent.close()
         if folder is not None and self._beside is None:
             remove_folder(self._place, folder)
+
+    def _leave_to_parent(self) -> None:
+        super()._leave_to_parent()
+        self._connecting = threading.Lock()
+        self._agent, self._folder = None, self._beside
 
     def _sibling(self) -> Self:
         return type(self)(self.policy, self._place, beside=self._folder)
