@@ -114,6 +114,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(monkeypatch: py
         actbox.open_sandbox("hyperlight")
     found = trying.check()
     assert (found.works, found.advice) == (False, "pip install 'actbox[hyperlight]'")
+    assert "pip install" not in found.reason
 
 
 def test_no_device_is_said_at_once_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,4 +283,5 @@ def test_without_any_node_the_sentence_says_what_to_install(monkeypatch: pytest.
     with pytest.raises(SandboxUnavailable, match=r"pip install 'actbox\[node\]'"):
         actbox.open_sandbox("node")
     found = actbox.check("node")
-    assert not found.works and "needs Node" in found.reason and found.advice
+    assert not found.works and "needs Node" in found.reason and "pip install" not in found.reason
+    assert "pip install 'actbox[node]'" in found.advice

@@ -183,7 +183,16 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
         actbox.open_sandbox("wasm")
 
 
+def test_an_older_python_is_told_which_one_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_CHECK.sys, "version_info", (3, 11, 9))
+    found = actbox.check("wasm")
+    assert not found.works
+    assert "3.12" in found.reason and "this is 3.11" in found.reason and "Python 3.12 or later" in found.advice
+
+
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_CHECK, "find_spec", lambda name: None)
     with pytest.raises(actbox.SandboxUnavailable, match=r"pip install 'actbox\[wasm\]'"):
         actbox.open_sandbox("wasm")
+    found = actbox.check("wasm")
+    assert found.advice == "pip install 'actbox[wasm]'" and "pip install" not in found.reason

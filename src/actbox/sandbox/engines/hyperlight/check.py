@@ -11,10 +11,11 @@ from pathlib import Path
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
+from actbox.sandbox.not_installed import check_failed
 from actbox.sandbox.traits import EngineCheck
 
 from .machine import Machine
-from .options import GuestOptions, check_installed
+from .options import ADVICE, GuestOptions, check_installed
 from .traits import hyperlight_traits
 
 CHECK_SECONDS = 20.0
@@ -37,9 +38,7 @@ def check(options: GuestOptions | None = None) -> EngineCheck:
         options = options or usual_options()
         check_installed(options)
     except SandboxUnavailable as error:
-        return EngineCheck(
-            engine="hyperlight", works=False, reason=str(error), advice="pip install 'actbox[hyperlight]'"
-        )
+        return check_failed("hyperlight", error, ADVICE)
     reason, advice = why_no_hypervisor()
     if not reason:
         try:

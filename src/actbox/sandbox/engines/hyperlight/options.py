@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable, Unsupported
+from actbox.core.errors import InvalidValue, Unsupported
 from actbox.core.limits import Limits
+from actbox.sandbox.not_installed import NotInstalled
+
+ADVICE: Final = "pip install 'actbox[hyperlight]'"
 
 PACKAGED_GUEST: Final = "python_guest.path"
 """The module of hyperlight-sandbox-python-guest."""
@@ -114,9 +117,7 @@ def missing_package(backend: str, module: str) -> str:
 def check_installed(options: GuestOptions) -> None:
     """Raise `SandboxUnavailable` for a package that is missing."""
     if missing := missing_package(options.backend, options.module):
-        raise SandboxUnavailable(
-            f"the hyperlight engine needs {missing}, which is not installed: pip install 'actbox[hyperlight]'"
-        )
+        raise NotInstalled(f"the hyperlight engine needs {missing}, which is not installed", ADVICE)
 
 
 def _module(backend: str, module: str | None, module_path: str | None) -> str:

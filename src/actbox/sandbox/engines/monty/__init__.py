@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.core.policy import Policy
+from actbox.sandbox.not_installed import check_failed
 from actbox.sandbox.traits import EngineCheck
 
 from . import library
@@ -28,7 +29,7 @@ def check() -> EngineCheck:
     try:
         library.try_worker()
     except SandboxUnavailable as error:
-        return EngineCheck(engine="monty", works=False, reason=str(error), advice=library.ADVICE)
+        return check_failed("monty", error, "see what `python -m pip check` says, and try it in a new process")
     return EngineCheck(engine="monty", works=True, traits=TRAITS)
 
 

@@ -21,10 +21,11 @@ from typing import Any, Literal
 
 from actbox.core.after_fork import in_a_forked_child
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.not_installed import NotInstalled
 
 from .steps import Answer, Asked, Awaiting, Called, Ended, Failed, Frame, IllTyped, Lost, Named, Settings, Step
 
-ADVICE = "pip install 'actbox[monty]'"
+_ADVICE = "pip install 'actbox[monty]'"
 
 _MOST_WORKERS = 1024
 _TRIAL_SECONDS = 10.0
@@ -333,7 +334,7 @@ def _library() -> ModuleType:
     try:
         import pydantic_monty
     except ImportError as error:
-        raise SandboxUnavailable(f"the monty engine needs pydantic-monty, which is not installed: {ADVICE}") from error
+        raise NotInstalled("the monty engine needs pydantic-monty, which is not installed", _ADVICE) from error
     return pydantic_monty
 
 

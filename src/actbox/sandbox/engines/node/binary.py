@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.not_installed import NotInstalled
 
 OLDEST: Final = (18, 0)
 """The first Node that has what the guest needs."""
@@ -51,7 +52,7 @@ def find_node(path: str | Path | None = None) -> Node:
     """
     found = Path(path) if path is not None else _packaged() or _installed()
     if found is None:
-        raise SandboxUnavailable(f"the node engine needs Node, and there is none on this machine: {_GET_ONE}")
+        raise NotInstalled("the node engine needs Node, and there is none on this machine", _GET_ONE)
     try:
         real = found.resolve(strict=True)
     except OSError as error:
@@ -59,7 +60,7 @@ def find_node(path: str | Path | None = None) -> Node:
     version = _version_of(real, os.stat(real).st_mtime_ns)
     if version[:2] < OLDEST:
         text = ".".join(map(str, version))
-        raise SandboxUnavailable(f"the node engine needs Node {OLDEST[0]} or later, and {real} is {text}: {_GET_ONE}")
+        raise NotInstalled(f"the node engine needs Node {OLDEST[0]} or later, and {real} is {text}", _GET_ONE)
     return Node(real, version)
 
 

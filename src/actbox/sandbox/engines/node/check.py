@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from actbox.core.errors import ActboxError, SandboxUnavailable
 from actbox.core.policy import Policy
 from actbox.sandbox.engines.linux.check import check as check_linux
+from actbox.sandbox.not_installed import check_failed
 from actbox.sandbox.traits import EngineCheck, Traits
 
 from .binary import find_node
+
+_ANOTHER: Final = "open_sandbox('node', node=…) takes another Node; pip install 'actbox[node]' brings one"
 
 
 def check() -> EngineCheck:
@@ -23,7 +27,7 @@ def check() -> EngineCheck:
     try:
         sandbox = NodeSandbox(Policy(), find_node())
     except SandboxUnavailable as error:
-        return EngineCheck(engine="node", works=False, reason=str(error), advice="pip install 'actbox[node]'")
+        return check_failed("node", error, _ANOTHER)
 
     async def try_it() -> tuple[str, Traits]:
         async with sandbox:
@@ -36,5 +40,4 @@ def check() -> EngineCheck:
             reason, traits = thread.submit(asyncio.run, try_it()).result()
     except ActboxError as error:
         reason, traits = str(error), sandbox.traits
-    advice = "open_sandbox('node', node=…) takes another Node; pip install 'actbox[node]' brings one" if reason else ""
-    return EngineCheck(engine="node", works=not reason, reason=reason, advice=advice, traits=traits)
+    return EngineCheck(engine="node", works=not reason, reason=reason, advice=_ANOTHER if reason else "", traits=traits)

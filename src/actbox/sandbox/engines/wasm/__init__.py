@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actbox.core.errors import SandboxUnavailable
 from actbox.core.policy import Policy
+from actbox.sandbox.not_installed import NotInstalled
 
 from .check import check
 from .engine import WasmSandbox
@@ -26,5 +26,5 @@ def open_engine(policy: Policy, upstream: Upstream | None) -> WasmSandbox:
     """Return a sandbox. Raises `SandboxUnavailable` where pyeryx is not installed."""
     found = check()
     if not found.works:
-        raise SandboxUnavailable(found.reason)
+        raise NotInstalled(found.reason, found.advice)
     return WasmSandbox(policy, upstream)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
 from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.not_installed import NotInstalled
 
 from .removing import remove_tree
 
@@ -30,7 +31,8 @@ _OUTPUTS: Final[Mapping[bytes, Literal["stdout", "stderr"]]] = {b"1": "stdout", 
 # What Windows cannot start a process without.
 _KEPT_VARIABLES: Final = ("SYSTEMROOT",)
 
-ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed: pip install 'actbox[wasm]'"
+ADVICE: Final = "pip install 'actbox[wasm]'"
+ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed"
 
 
 class Listener(Protocol):
@@ -113,7 +115,7 @@ class Worker:
         self._lock = threading.Lock()
         spec = find_spec("eryx")
         if spec is None or spec.origin is None:
-            raise SandboxUnavailable(ENGINE_MISSING)
+            raise NotInstalled(ENGINE_MISSING, ADVICE)
         variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         variables |= {"TMPDIR": folder, "TEMP": folder, "TMP": folder, "ERYX_WARM_INSTANCES": "1"}
         command = [sys.executable, "-I", "-X", "utf8", str(_INSIDE), str(Path(spec.origin).parents[1])]
