@@ -40,3 +40,12 @@ def test_what_traits_say_is_enforced_are_limits_that_there_are(engine: str) -> N
     assert all(traits.enforced.values())
     if traits.isolated:
         assert set(traits.enforced) == set(actbox.Limits().to_dict())
+
+
+@pytest.mark.parametrize("engine", actbox.ENGINES)
+def test_an_engine_that_imports_nothing_ahead_has_a_note_of_that(engine: str) -> None:
+    traits = engine_check(engine).traits
+    if traits is None:
+        pytest.skip(f"{engine} does not work here and so has no traits")
+    heeds = engine in ("linux", "container", "ssh")
+    assert any("Policy.preload" in note for note in traits.notes) != heeds

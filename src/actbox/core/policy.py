@@ -20,7 +20,8 @@ class Policy:
     """What the programs of a sandbox may do. Immutable: a run keeps the one that it started with.
 
     `preload` names modules that programs find imported already where the engine can do that, such as
-    `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so.
+    `("numpy", "pandas")`: an `import` of one then costs nothing. Elsewhere they are imported when a program says so,
+    and a note of the engine's traits says that: it is a hint, which no engine refuses.
     One that cannot be imported ahead is left out, and `ExecutionResult.warnings` of every program says so.
 
     Raises `InvalidValue` where two mounts share a path, one lies below another that is not at `/input`, two secrets

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+NOTHING_AHEAD: Final = "nothing is imported ahead: what Policy.preload names is imported when a program says so"
+"""The note of an engine of Python for which `Policy.preload` changes nothing."""
+NO_MODULES: Final = "Policy.preload names modules of Python, and changes nothing here"
+"""The note of an engine of another language."""
 
 Walls = Literal["run", "sandbox"]
 """What an engine's walls stand around.

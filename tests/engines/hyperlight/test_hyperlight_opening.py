@@ -95,7 +95,6 @@ def test_a_machine_never_has_more_memory_than_the_limit() -> None:
     [
         {"secrets": [Secret("key", "s3cret-value", as_file=True)]},
         {"limits": Limits(cpus=0.5)},
-        {"preload": ("json",)},
     ],
 )
 def test_what_the_engine_cannot_keep_is_refused_and_another_named(policy: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.local import GuestStart, LocalSandbox
-from actbox.sandbox.traits import EngineCheck, Traits
+from actbox.sandbox.traits import NOTHING_AHEAD, EngineCheck, Traits
 from actbox.sandbox.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ TRAITS = Traits(
         "the workspace is a temporary folder of the host, so /workspace, /input and /output do not exist: "
         "use relative paths",
         "the number of processes, the size of the workspace and the share of the processors are not limited",
+        NOTHING_AHEAD,
     ),
 )
 

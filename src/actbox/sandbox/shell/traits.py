@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NOTHING_AHEAD, Traits
 
 ENFORCED: Final = {
     **BY_RLIMIT,
@@ -17,6 +17,7 @@ NOTES: Final = (
     "relative paths",
     "a shell takes nothing more once a program runs: there are no tools and no sessions",
     "the number of processes, the size of the workspace and the share of the processors are not limited",
+    NOTHING_AHEAD,
 )
 
 

@@ -39,6 +39,11 @@ class LifecycleCases(Cases):
         with pytest.raises(SandboxStopped):
             await box.run_alone(program)
 
+    @case()
+    async def test_modules_to_be_imported_ahead_are_a_hint(self, open_box: OpenBox) -> None:
+        """`Policy.preload` is heeded where the engine can do that, and refused nowhere."""
+        await self.still_works(await open_box(Policy(preload=("json",))))
+
     @case(FILES)
     async def test_before_the_start_there_are_no_files(self, open_box: OpenBox) -> None:
         """Methods raise `SandboxStopped` before `start()`."""

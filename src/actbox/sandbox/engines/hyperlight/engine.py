@@ -34,8 +34,6 @@ class HyperlightSandbox(EmbeddedSandbox):
         self.traits = hyperlight_traits(pool.options)
         if policy.limits.cpus < 1:
             raise Unsupported("the hyperlight engine cannot keep a program below one processor; the linux engine can")
-        if policy.preload:
-            raise Unsupported("the hyperlight engine preloads no packages, as it has none; the linux engine has")
         self._pool = pool
         self._proxy = proxy
         super().__init__(policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NO_MODULES, NOTHING_AHEAD, Traits
 
 from .options import GuestOptions
 
@@ -48,5 +48,6 @@ def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
         notes=(
             "a machine has the memory of heap_size and stack_size, not what Limits.memory_mib allows beyond that",
             "links in a mounted folder are not followed",
+            NOTHING_AHEAD if is_python else NO_MODULES,
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NOTHING_AHEAD, Traits
 
 TRAITS: Final = Traits(
     engine="monty",
@@ -45,5 +45,6 @@ TRAITS: Final = Traits(
         "a second of processor time is one in which the interpreter runs, on a busy machine too",
         "what a program changed in overlays is not kept where the host ended it",
         "a program that is ended by force takes its session with it; so does one that runs out of processor time",
+        NOTHING_AHEAD,
     ),
 )

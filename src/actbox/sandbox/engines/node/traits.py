@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NO_MODULES, Traits
 
 from .binary import Node
 
@@ -12,6 +12,7 @@ _NOTES = (
     "Limits.memory_mib counts Node itself, some 45 MiB, and no rlimit holds it: V8 maps more than it uses",
     "Limits.processes does not count Node's own threads",
     "the value of a program is what eval() would give: of the last statement that has one",
+    NO_MODULES,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from actbox.core.limits import Limits
 from actbox.rtfs.budget import Budget
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NO_MODULES, Traits
 
 STEPS_PER_SECOND: Final = 1_000_000
 """What a second of `Limits.cpu_seconds` is in steps, so that a program ends in the same place on every machine."""
@@ -50,6 +50,7 @@ TRAITS = Traits(
         "what takes a program more than some milliseconds is done in a thread beside the host's event loop",
         "in a session each program has the whole of cpu_seconds, and each copy the whole of memory_mib",
         "tool calls are made one after the other, and wait for their answers",
+        NO_MODULES,
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from actbox.sandbox.traits import Traits
+from actbox.sandbox.traits import NOTHING_AHEAD, Traits
 
 _IS_POSIX: Final = os.name == "posix"
 
@@ -39,5 +39,6 @@ TRAITS: Final = Traits(
         "a session's program that is ended while it computes takes the session's state with it",
         "sessions cannot be forked",
         "single files are mounted 'ro' below /input only, as they are when the sandbox starts",
+        NOTHING_AHEAD,
     ),
 )
