@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 import actbox
 from actbox import ErrorKind, ExecutionResult, FileError, Limits, Policy
 from actbox.sandbox.engines.wasm import conversation
+from actbox.sandbox.engines.wasm.disk import room
 
 
 async def _run(program: str, **limits: float) -> ExecutionResult:
@@ -159,3 +161,19 @@ async def test_a_disk_that_takes_long_to_look_at_holds_up_no_end(monkeypatch: py
     monkeypatch.setattr(conversation, "room", slowly)
     result = await asyncio.wait_for(_run("while True: pass", wall_seconds=2), 20)
     assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+
+
+async def test_a_program_that_had_no_time_to_fill_the_disk_is_not_looked_after_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = []
+
+    def counted(*args: Any) -> int:
+        looks.append(args)
+        return room(*args)
+
+    monkeypatch.setattr(conversation, "room", counted)
+    monkeypatch.setattr(conversation, "ENTRY_SECONDS", 1e9)  # on a machine that has much to do it had time
+    async with actbox.open_sandbox("wasm") as box:
+        assert (await box.run("for n in range(9): print(n, flush=True)")).success
+    assert len(looks) == 2  # of what lies below the workspace and below /tmp, as it begins

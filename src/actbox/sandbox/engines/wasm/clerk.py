@@ -242,6 +242,9 @@ class _Answer:
         self.heard = threading.Event()
         self._reader = wire.FrameReader(_MOST_ANSWER_BYTES)
 
+    def on_begin(self) -> None:
+        pass
+
     def on_message(self, data: bytes) -> None:
         for said in self._reader.feed(data):
             self.said = said

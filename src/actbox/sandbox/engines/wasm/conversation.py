@@ -24,7 +24,7 @@ from actbox.sandbox.guest import wire
 from actbox.sandbox.nursery.share_of_time import Share
 from actbox.sandbox.requests import encode_program
 
-from .disk import room, written_by
+from .disk import ENTRY_BYTES, ENTRY_SECONDS, room, written_by
 from .folders import output_of
 from .worker import Worker
 
@@ -87,7 +87,7 @@ class Conversation:
 
             self._requests = Requests(proxy, evaluation.calls.tell, limits.message_bytes)
         self._may_have_written = -1
-        self._next_look = 0.0
+        self._looked_at = self._next_look = 0.0
         self._unreached: deque[str] = deque(maxlen=_MOST_UNREACHED)
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -130,6 +130,10 @@ class Conversation:
             self._requests.close()
 
     # What the worker's thread calls
+
+    def on_begin(self) -> None:
+        """Look how much room there is, while the interpreter begins."""
+        self._has_written_too_much(look=True)
 
     def on_message(self, data: bytes) -> None:
         """Take in messages; wait while too many calls are under way."""
@@ -201,13 +205,17 @@ class Conversation:
         return self._limit == "workspace_mib"
 
     def _is_disk_full(self, look: bool) -> bool:
-        """Look, if need be: not while the worker has written less than there was room for when it was last looked."""
+        """Look, if need be: not while the worker has written less than there was room for when it was last looked.
+
+        How many files and folders it has made since then nobody counts; with `look`, so many count as it had time for.
+        """
         if self._worker.is_ended:  # nothing more is written, and what is too much is removed
             return False
         begun = time.monotonic()
         look = look and begun >= self._next_look
         written = written_by(self._worker.process)
-        if not look and written is not None and written <= self._may_have_written:
+        made = (begun - self._looked_at) / ENTRY_SECONDS * ENTRY_BYTES if look else 0
+        if written is not None and written + made <= self._may_have_written:
             return False
         asked = self._evaluation
         most = asked.limits.workspace_mib * 2**20
@@ -215,6 +223,7 @@ class Conversation:
         left = min(room(most, *folders), room(most, self._worker.tmp_folder))
         self._may_have_written = (written or 0) + left
         now = time.monotonic()
+        self._looked_at = begun
         self._next_look = now + _REST * (now - begun)
         return left < 0
 

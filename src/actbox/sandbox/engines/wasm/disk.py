@@ -12,6 +12,8 @@ from actbox.core.errors import FileError
 
 ENTRY_BYTES: Final = 4096
 """What each file, folder and link counts, beside what is in it: a disk has room for so many, too."""
+ENTRY_SECONDS: Final = 1e-6
+"""To make one takes a program longer than that: a system call, on its way through the interpreter and the library."""
 _BLOCK_BYTES: Final = 512
 # What lies in a workspace for what lies elsewhere.
 _PLACES: Final = ("input", "output")
@@ -35,11 +37,22 @@ def room(most: int, *folders: str) -> int:
 
     No link is followed, and where there is too much not all is looked at. What cannot be looked at is too much.
     """
-    for folder in folders:
-        for entry in _entries(folder):
-            most = most - entry.size if entry.is_known else -1
-            if most < 0:
-                return most
+    left = list(folders)
+    while left and most >= 0:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    most -= ENTRY_BYTES
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    else:
+                        most -= _bytes_of(entry)
+                    if most < 0:
+                        return most
+        except (FileNotFoundError, NotADirectoryError):  # the program has removed or replaced it
+            pass
+        except OSError:
+            return -1
     return most
 
 
@@ -83,16 +96,20 @@ def _entries(folder: str) -> Iterator[_Entry]:
                         is_folder = entry.is_dir(follow_symlinks=False)
                         if is_folder:
                             left.append(entry.path)
-                        status = entry.stat(follow_symlinks=False)
-                        size = ENTRY_BYTES + (0 if is_folder else _bytes_of(status))
-                        yield _Entry(entry.path, is_folder, size, status.st_mtime_ns)
+                        modified = entry.stat(follow_symlinks=False).st_mtime_ns
+                        size = ENTRY_BYTES + (0 if is_folder else _bytes_of(entry))
+                        yield _Entry(entry.path, is_folder, size, modified)
         except (FileNotFoundError, NotADirectoryError):  # the program has removed or replaced it
             pass
         except OSError:
             yield _Entry(top, True, is_known=False)
 
 
-def _bytes_of(status: os.stat_result) -> int:
-    """Return what a file takes: of one with holes less than its size."""
+def _bytes_of(entry: os.DirEntry[str]) -> int:
+    """Return what a file takes: of one with holes less than its size, and nothing of one that was just removed."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
     blocks: int | None = getattr(status, "st_blocks", None)
     return status.st_size if blocks is None else min(status.st_size, blocks * _BLOCK_BYTES)

@@ -229,8 +229,8 @@ class _Instance:
 
     def _wait_for_order(self, sent: int) -> None:
         if self._begun:
-            self._wait_until_relayed(sent)
-            self._stand_still()
+            self._wait_until_relayed(sent)  # and with it all that was printed: an order's last word is a message
+            self._count_time()
             if self._last:  # said before the instance is taken apart, which takes as long as a short program
                 self._told = True
                 self._say(b"e", self._used())
@@ -254,9 +254,12 @@ class _Instance:
     def _used(self, **told: Any) -> bytes:
         return json.dumps({"cpu_ms": self._cpu_before * 1000, **told}).encode()
 
-    def _stand_still(self) -> None:
+    def _count_time(self) -> None:
         self._cpu_before = self.cpu_seconds()
         self._running_since = None
+
+    def _stand_still(self) -> None:
+        self._count_time()
         _Printed.flush(self._printed)
         with self._relaying:  # what is under way, more than the program's own count says, is told before its end
             pass

@@ -38,6 +38,9 @@ ENGINE_MISSING: Final = "the wasm engine needs pyeryx, which is not installed"
 class Listener(Protocol):
     """Who hears what a worker's instance says, from the worker's threads."""
 
+    def on_begin(self) -> None:
+        """The instance is about to begin with what it was given to do."""
+
     def on_message(self, data: bytes) -> None:
         """A part of the stream of messages that the instance sends."""
 
@@ -309,6 +312,8 @@ class Worker:
             self._waiting += 1
         elif kind == b"g":
             self._has_begun = True
+            if (listener := self._listener) is not None:
+                listener.on_begin()
         elif kind == b"d":
             self._dropped.set()
         elif kind == b"t" and not self.is_ended and (listener := self._listener) is not None:
@@ -345,6 +350,9 @@ class _Last:
     def __init__(self) -> None:
         self.is_over = False
         self.heard = threading.Event()
+
+    def on_begin(self) -> None:
+        pass
 
     def on_message(self, data: bytes) -> None:
         pass
