@@ -38,7 +38,7 @@ def echo(text: str) -> str:
 def bare_run(runtime: str) -> list[str]:
     """Return the command that makes a container for one program, with the same interpreter."""
     client = find_client(runtime)
-    root = host_root(client, ())
+    root = host_root(client)
     volumes = [part for host, inside in root.mounts for part in ("--volume", f"{host}:{inside}:ro")]
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"]
     options = ["--rm", "--network", "none", "--pull", "never", *limits, *volumes]

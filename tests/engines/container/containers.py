@@ -40,7 +40,7 @@ def needs(runtime: str = "") -> Client:
 def somebodys_container(client: Client, labels: Mapping[str, str] | None = None) -> Iterator[str]:
     """Have a container that this engine has not made: with the host's interpreter, as an ordinary user."""
     name = f"somebodys-{secrets.token_hex(4)}"
-    root = host_root(client, ())
+    root = host_root(client)
     volumes = [part for host, inside in root.mounts for part in ("--volume", f"{host}:{inside}:ro")]
     try:
         client.run(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import actbox
 from actbox import FileMount, InvalidValue, Policy, SandboxUnavailable
-from actbox.sandbox.engines.container import orphans
+from actbox.sandbox.engines.container import image, kept, orphans
 from actbox.sandbox.engines.container.client import Client, find_client
 from actbox.sandbox.engines.container.container import Container
-from actbox.sandbox.engines.container.engine import ContainerSandbox
+from actbox.sandbox.engines.container.engine import ContainerSandbox, Options
 from actbox.sandbox.host_processes import namespace
 from tests.engines.container.containers import RUNTIMES, names_of, needs, somebodys_container
 from tests.sandbox.remote.forked import seen_in_a_child
@@ -163,14 +166,73 @@ def test_a_container_that_does_not_say_whose_it_is_is_left_alone() -> None:
         assert client.json("container", "inspect", name)[0]["State"]["Running"] is True
 
 
-async def test_an_image_of_ours_that_was_removed_is_made_anew(tmp_path: Path) -> None:
+@pytest.fixture
+def image_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What has the next sandbox make an image that no other test has."""
+
+    def use_another() -> None:
+        monkeypatch.setitem(image._LINKS, f"link-{secrets.token_hex(4)}", "nowhere")
+
+    return use_another
+
+
+async def test_an_image_of_ours_that_was_removed_is_made_anew(image_of_its_own: Callable[[], None]) -> None:
     client = needs()
-    policy = Policy(mounts=[FileMount(tmp_path, f"/{tmp_path.name}")])  # no other test has this image
+    image_of_its_own()
     for _ in range(2):
-        async with actbox.open_sandbox("container", policy=policy) as box:
+        async with actbox.open_sandbox("container") as box:
             assert (await box.run("1")).value == 1
-            image = container_of(box)._build.root.image
-        client.run("rmi", image)
+            made = container_of(box)._build.root.image
+        client.run("rmi", made)
+
+
+async def test_of_the_images_that_are_made_those_used_last_are_kept(
+    image_of_its_own: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that a container is made of stays, however long ago that was made; so does what is not ours."""
+    client = needs()
+    real = Client.run
+
+    def run(self: Client, *arguments: str, **options: Any) -> str:
+        said = real(self, *arguments, **options)
+        if arguments[0] == "import":
+            made.append(arguments[-1])
+        if arguments[:2] == ("image", "ls"):  # those of other tests, which go on at once, are none of this one's
+            return "\n".join(name for name in said.split() if name in made)
+        return said
+
+    monkeypatch.setattr(Client, "run", run)
+    monkeypatch.setattr(kept, "MOST_IMAGES", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[str] = []
+    boxes = []
+    try:
+        for _ in range(4):
+            image_of_its_own()
+            assert image.host_root(client).image == made[-1]
+            if len(made) == 1:
+                boxes.append(actbox.open_sandbox("container"))
+                await boxes[0].start()
+                assert container_of(boxes[0])._build.root.image == made[0]
+            if len(made) == 3:  # the second has been used again since
+                kept.note_use(client, made[1])
+        assert [name for name in made if not image.has_gone(client, name)] == [made[0], made[1], made[3]]
+        assert len(list((tmp_path / "actbox" / "images" / client.name).iterdir())) <= 3
+    finally:
+        for box in boxes:
+            await box.stop()
+        for name in made:
+            if not image.has_gone(client, name):
+                client.run("rmi", name)
+
+
+def test_mounts_and_packages_make_no_images_of_their_own(tmp_path: Path) -> None:
+    client = needs()
+    images = {
+        ContainerSandbox(Policy(mounts=mounts), Options())._build().root.image
+        for mounts in ([], [FileMount(tmp_path, "/data/deep")], [FileMount(tmp_path, "/opt/it")])
+    }
+    assert images == {image.host_root(client).image}
 
 
 async def test_a_container_of_ones_own_is_used_and_left_as_it_was() -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, FileError, Limits, Policy, Sandbox, Unsupported
-from actbox.sandbox.engines.container import shown
+from actbox.sandbox.engines.container import groups, shown
 from actbox.sandbox.engines.container.engine import ContainerSandbox
 from actbox.sandbox.remote.agent import Agent
 from actbox.sandbox.remote.agent_guest import AgentGuest
@@ -101,6 +101,24 @@ async def test_how_a_container_is_made_can_be_read_from_its_runtime() -> None:
     assert limits.processes < host["PidsLimit"] < limits.processes + 100
     assert made["Config"]["User"].split(":")[0].isdigit() and not made["Config"]["User"].startswith("0")
     assert made["Config"]["Labels"]["io.actbox.pid"] == str(os.getpid())
+
+
+async def test_limits_that_the_control_groups_cannot_keep_are_neither_asked_for_nor_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it is where an ordinary user runs Podman, on a machine that gives users a part of its controllers or none."""
+    client = needs()
+    monkeypatch.setattr(groups, "has_privilege", lambda: False)
+    assert groups.controllers(client) == groups.ALL  # Podman says so itself
+    monkeypatch.setattr(groups, "_asked", lambda *client: frozenset({"pids"}))
+    policy = Policy(limits=Limits(cpus=0.5, processes=77))
+    async with actbox.open_sandbox("container", policy=policy) as box:
+        assert isinstance(box, ContainerSandbox) and box._container is not None
+        host = client.json("container", "inspect", box._container.name)[0]["HostConfig"]  # type: ignore[union-attr]
+    assert (host["Memory"], host["NanoCpus"], host["CpuQuota"]) == (0, 0, 0)
+    assert 77 < host["PidsLimit"] < 177
+    assert "processes" in box.traits.enforced and "cpus" not in box.traits.enforced
+    assert any("do not limit" in note and "share of the processors, memory" in note for note in box.traits.notes)
 
 
 async def test_a_program_is_told_nothing_of_this_machine_by_its_kernel() -> None:

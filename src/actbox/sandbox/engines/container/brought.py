@@ -11,6 +11,7 @@ from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 
 from .client import Client, CommandFailed
+from .first_process import process_of
 from .memory_group import MemoryGroup
 
 _PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
@@ -49,7 +50,7 @@ class BroughtContainer:
         host = found.get("HostConfig") or {}
         self.lowered = _lowered(host)
         self.network = str(host.get("NetworkMode") or "")
-        self.memory_group = MemoryGroup(int(found["State"].get("Pid") or 0) if client.is_local else 0)
+        self.memory_group = MemoryGroup(process_of(client, found))
         self._python = self._find_python()
 
     def agent(self) -> Agent:

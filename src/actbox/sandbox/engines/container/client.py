@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +21,8 @@ KNOWN: Final = ("podman", "docker")
 _SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
 _MOST_SAID = 1000
+# What stands beside the reason for a failure.
+_NO_REASON = re.compile(r"level=warning|^\s*$|^(See|Run) 'docker .*--help'")
 # What gVisor needs where there is neither a hypervisor nor a control group that it may use.
 _RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
 
@@ -108,6 +113,17 @@ def runtime_arguments(client: Client, runtime: str) -> Sequence[str]:
     return ["--runtime", runtime] if runtime and not client.is_podman else []
 
 
+def mount_arguments(client: Client, host: str, inside: str, mode: str) -> Sequence[str]:
+    """Return what has `run` mount a file or folder, "ro" or "rw"."""
+    if client.is_podman:
+        return ["--volume", f"{host}:{inside}:{mode}"]
+    # By its other option Docker would make a folder where its daemon has none.
+    fields = ["type=bind", f"source={host}", f"target={inside}", *(["readonly"] if mode == "ro" else [])]
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow(fields)
+    return ["--mount", row.getvalue()]
+
+
 def _flags(name: str, runtime: str) -> tuple[str, ...]:
     if name != "podman":
         return ()
@@ -126,5 +142,5 @@ def _has_unified_groups() -> bool:
 
 
 def _last_words(said: bytes, count: int) -> str:
-    lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if "level=warning" not in line]
+    lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if not _NO_REASON.search(line)]
     return ("\n".join(lines[-count:]) or "it said nothing")[-_MOST_SAID:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import resource
 import secrets
@@ -15,14 +16,17 @@ from pathlib import Path
 from typing import Final
 
 from actbox.core.after_fork import Owner
-from actbox.core.errors import SandboxUnavailable
+from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
+from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.nursery.identity import has_privilege
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
 from actbox.sandbox.remote.lent import Lender
 
-from .client import APART, Client, CommandFailed, runtime_arguments
+from .client import APART, Client, CommandFailed, mount_arguments, runtime_arguments
+from .first_process import process_of
+from .groups import controllers
 from .image import Root
 from .memory_group import MemoryGroup
 from .orphans import folder_prefix, labels_of_this_process, remove_folder
@@ -103,12 +107,15 @@ class Container:
             os.mkdir(self._made, 0o755)
             self._make_input()
             build.client.run(*self._arguments())
-            if build.mounts and not can_hold():
-                check_seen(build.client, self.name, build.root.python, build.mounts, one_kernel=self._has_socket)
             process = self._first_process()
+            one_kernel = process > 0 and build.runtime not in APART
+            if build.mounts and not (can_hold() and build.client.is_local):
+                check_seen(build.client, self.name, build.root.python, build.mounts, one_kernel=one_kernel)
             self.memory_group = MemoryGroup(process)
             self._lender = self._lender_at(process)
-            self.agent()
+            # A filter is for one kind of processor, which is this machine's where its kernel is.
+            self._config = build.agent if one_kernel else dataclasses.replace(build.agent, filter_program=b"")
+            self._check_input(self.agent())
         except BaseException:
             self.remove()
             raise
@@ -122,7 +129,7 @@ class Container:
                     self._agent.close()
                 try:
                     self._agent = Agent.start(
-                        self._agent_command(), self._build.agent, at_socket=self._has_socket, lender=self._lender
+                        self._agent_command(), self._config, at_socket=self._has_socket, lender=self._lender
                     )
                 except SandboxUnavailable:
                     self._check_there()
@@ -165,8 +172,28 @@ class Container:
                 "it again, which makes another one"
             )
 
+    def _check_input(self, agent: Agent) -> None:
+        """Raise `SandboxUnavailable` where a daemon has mounted what has the same path elsewhere, before it is used."""
+        if self._build.client.is_local:
+            return
+        token = f"seen-{secrets.token_hex(6)}"
+        file = Path(self.input_folder, token)
+        file.touch()
+        try:
+            agent.workspace("/workspace", most_mib=0).stat(f"input/{token}")
+        except FileError as error:
+            raise SandboxUnavailable(
+                f"{self._build.client.name} does not show containers the files of this process: its daemon runs "
+                f"elsewhere, or has other mounts ({error})"
+            ) from None
+        finally:
+            file.unlink()
+
     def _first_process(self) -> int:
         """Return the id that the first process has on this machine, 0 where that is not known."""
+        client = self._build.client
+        if not client.is_podman:
+            return process_of(client, client.json("container", "inspect", self.name)[0])
         try:
             with open(self._pid_file) as file:
                 return int(file.read())
@@ -227,37 +254,45 @@ class Container:
                 "--log-driver",
                 "none",
             ),
-            *("--memory", str(min(memory * _MIB, _MOST)), "--memory-swap", str(min(memory * _MIB, _MOST))),
-            *("--pids-limit", str(min(limits.processes + _OWN_PROCESSES, _MOST_PROCESSES))),
             *("--ulimit", f"nofile={hard_files}:{hard_files}", "--ulimit", f"nproc={hard_processes}:{hard_processes}"),
             *("--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0", "--shm-size", f"{_SHM_MIB}m"),
             *("--entrypoint", build.root.python),
         ]
         for place in ("workspace", "tmp"):
             made = f"{self._shown}/{place}"
-            if build.runtime not in APART and make_tmpfs(made, limits.workspace_mib, self.user):
+            in_memory = f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"
+            if not build.client.is_podman:
+                files = "" if build.runtime in APART else f",nr_inodes={inodes_for(limits.workspace_mib)}"
+                arguments += ["--tmpfs", in_memory + files]
+            elif build.runtime not in APART and make_tmpfs(made, limits.workspace_mib, self.user):
                 arguments += ["--volume", f"{made}:/{place}:rw,exec"]
             else:  # the command cannot say how many files there may be
-                arguments += ["--tmpfs", f"/{place}:rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mib}m"]
+                arguments += ["--tmpfs", in_memory]
         if build.client.is_podman:
             arguments += ["--read-only-tmpfs=false", "--http-proxy=false", "--no-hosts"]
             arguments += ["--security-opt", f"mask={':'.join(_MASKED)}"]
             arguments += ["--cgroupns", "private"] if build.runtime not in APART else []
             arguments += ["--pidfile", self._pid_file] if build.client.is_local else []
-        if limits.cpus < (os.cpu_count() or 1):
+        held = controllers(build.client)
+        if "memory" in held:
+            most = str(min(memory * _MIB, _MOST))
+            arguments += ["--memory", most, "--memory-swap", most]
+        if "pids" in held:
+            arguments += ["--pids-limit", str(min(limits.processes + _OWN_PROCESSES, _MOST_PROCESSES))]
+        if "cpu" in held and limits.cpus < (os.cpu_count() or 1):
             arguments += ["--cpus", f"{limits.cpus:g}"]
         for host, inside in build.root.mounts:
-            arguments += ["--volume", f"{host}:{inside}:ro"]
+            arguments += mount_arguments(build.client, host, inside, "ro")
         if not build.root.keeps_variables:  # an image has users of its own
             for name, text in _users(self.user).items():
                 file = Path(self._made, name)
                 file.write_text(text)
                 file.chmod(0o644)
-                arguments += ["--volume", f"{file}:/etc/{name}:ro"]
-        arguments += ["--volume", f"{self.input_folder}:/workspace/input:ro"]
+                arguments += mount_arguments(build.client, str(file), f"/etc/{name}", "ro")
+        arguments += mount_arguments(build.client, self.input_folder, "/workspace/input", "ro")
         for number, (mount, path) in enumerate(build.mounts):
             host = show(mount, f"{self._shown}/{number}", self.user)
-            arguments += ["--volume", f"{host}:{path}:{mount.mode}"]
+            arguments += mount_arguments(build.client, host, path, mount.mode)
         return [*arguments, build.root.image, "-I", "-S", "-c", _FIRST]
 
 

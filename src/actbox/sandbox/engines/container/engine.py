@@ -20,14 +20,17 @@ from actbox.sandbox.nursery import seccomp
 from actbox.sandbox.remote.agent import Agent, AgentConfig
 from actbox.sandbox.remote.agent_guest import AgentGuest
 from actbox.sandbox.remote.workspace import RemoteWorkspace
+from actbox.sandbox.traits import Traits
 from actbox.sandbox.workspace import Workspace, open_folder
 
 from .brought import BroughtContainer
-from .client import APART, CommandFailed, find_client
+from .client import APART, Client, CommandFailed, find_client
 from .container import OWN_PROCESSES, Build, Container
-from .image import has_gone, host_root, named_root
+from .groups import ALL, controllers
+from .image import Root, has_gone, host_root, named_root
 from .orphans import reap_once
 from .packages import PLACE, checked
+from .shown import can_hold
 from .spares import Spares
 from .traits import brought_traits, managed_traits
 
@@ -87,7 +90,7 @@ class ContainerSandbox(LocalSandbox):
         self.traits = (
             brought_traits(name=options.container, lowered=(), network="")
             if options.container is not None
-            else managed_traits(runtime=options.runtime, packages="those of the host's environment")
+            else self._traits_of(Root("", "", packages="those of the host's environment"))
         )
 
     async def _open_workspace(self) -> RemoteWorkspace:
@@ -197,9 +200,9 @@ class ContainerSandbox(LocalSandbox):
         places = [_place_of(mount) for mount in policy.mounts]
         points = tuple((path, mount.host_path.is_dir()) for path, mount in zip(places, policy.mounts, strict=True))
         if options.image:
-            root = named_root(client, options.image, points, tuple(options.packages))
+            root = named_root(client, options.image, tuple(options.packages))
         else:
-            root = host_root(client, points, tuple(options.packages))
+            root = host_root(client, tuple(options.packages))
         inputs = f"{WORKSPACE}/input/"
         build = Build(
             client=client,
@@ -213,11 +216,21 @@ class ContainerSandbox(LocalSandbox):
             agent=dataclasses.replace(
                 self._agent_config(alone=True, keep_variables=root.keeps_variables),
                 paths=root.paths,
-                filter_program=b"" if options.runtime in APART or not client.is_local else _filter_program(),
+                filter_program=b"" if options.runtime in APART else _filter_program(),
             ),
         )
-        self.traits = dataclasses.replace(self.traits, packages=root.packages)
+        self.traits = self._traits_of(root, client)
         return build
+
+    def _traits_of(self, root: Root, client: Client | None = None) -> Traits:
+        """Return the traits of containers of ours; until a client is found, they claim what is certain."""
+        runtime = self._options.runtime
+        if client is None:
+            is_podman, held = self._options.client != "docker", ALL if can_hold() else frozenset()
+        else:
+            is_podman, held = client.is_podman, controllers(client)
+        bounds_files = runtime not in APART and (can_hold() or not is_podman)
+        return managed_traits(runtime=runtime, packages=root.packages, held=held, bounds_files=bounds_files)
 
     def _agent_config(self, *, alone: bool, keep_variables: bool = True) -> AgentConfig:
         own = {"PYTHONPATH": PLACE} if self._options.packages else {}  # for interpreters that programs start

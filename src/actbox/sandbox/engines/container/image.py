@@ -11,7 +11,6 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.engines.linux.nursery import environment_folders
@@ -19,9 +18,9 @@ from actbox.sandbox.nursery.root import ETC, ETC_FILES, SYSTEM, hidden_in, outer
 
 from .cache import cache_folder
 from .client import Client, CommandFailed
+from .kept import LABEL, OURS, note_use, remove_unused
 from .packages import PLACE, folder_for_host, folder_for_image
 
-LABEL: Final = "io.actbox"
 _FOLDERS = ("proc", "sys", "dev", "home", "run", "var", "var/tmp", "opt")
 _WRITABLE = ("tmp", "workspace")
 _LINKS = {"input": "/workspace/input", "output": "/workspace/output"}
@@ -46,12 +45,10 @@ class Root:
     """Folders inside from which programs import, ahead of the interpreter's own."""
 
 
-def host_root(client: Client, points: tuple[tuple[str, bool], ...], packages: tuple[str, ...] = ()) -> Root:
+def host_root(client: Client, packages: tuple[str, ...] = ()) -> Root:
     """Return a root that shows the host's interpreter and its packages, and `/usr`; the image is made if need be.
 
     `packages` are requirements that it shows as well.
-
-    `points` are further places where something will be mounted: (absolute path, whether it is a folder).
     """
     if sys.platform != "linux":
         raise SandboxUnavailable(f"without image= the host's own Linux interpreter is used, and this is {sys.platform}")
@@ -66,15 +63,12 @@ def host_root(client: Client, points: tuple[tuple[str, bool], ...], packages: tu
         if os.path.isfile(path) and os.path.realpath(path) == path
     ]
     mounts = [(path, path) for path in (*shown, *etc)] + [(empty, path) for path in hidden]
-    own = [(PLACE, True)] if packages else []
-    made = _tar([*((path, os.path.isdir(path)) for path in (*shown, *etc)), *points, *own], _system_links())
+    made = _tar(_system_links())
     root = Root(_image_of(client, made), sys.executable, tuple(mounts), packages="those of the host's environment")
     return _with_packages(root, packages, folder_for_host(packages)) if packages else root
 
 
-def named_root(
-    client: Client, image: str, points: tuple[tuple[str, bool], ...], packages: tuple[str, ...] = ()
-) -> Root:
+def named_root(client: Client, image: str, packages: tuple[str, ...] = ()) -> Root:
     """Return a root that is an image which is there already, with the places that every sandbox has put on top of it.
 
     `packages` are requirements that it shows as well. Raises `SandboxUnavailable` where there is no such image, or no
@@ -88,14 +82,16 @@ def named_root(
         ) from None
     number = str(found["Id"]).removeprefix("sha256:")
     python = _python_in(client, image, number)
-    layer = _tar([*points, *([(PLACE, True)] if packages else [])], {})
-    name = f"localhost/actbox-on:{number[:12]}-{hashlib.sha256(layer).hexdigest()[:12]}"
+    layer = _tar({})
+    name = f"{OURS[1]}{number[:12]}-{hashlib.sha256(layer).hexdigest()[:12]}"
     if not _exists(client, name):
         with tempfile.TemporaryDirectory(prefix="actbox-") as folder:
             Path(folder, "layer.tar").write_bytes(layer)
-            Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\nLABEL {LABEL}=layer\n")
-            options = ["--network", "none", "--pull=never"] if client.is_podman else ["--network", "none"]
+            Path(folder, "Dockerfile").write_text(f"FROM {image}\nADD layer.tar /\n")
+            own = ["--pull=never", "--layers=false"] if client.is_podman else []
+            options = ["--network", "none", "--label", f"{LABEL}=layer", *own]
             client.run("build", *options, "--tag", name, folder, seconds=300)
+        remove_unused(client, name)
     root = Root(name, python, keeps_variables=True, packages=f"those of the image {image}")
     if not packages:
         return root
@@ -134,12 +130,13 @@ _known_pythons: dict[str, str] = {}
 
 def _image_of(client: Client, content: bytes) -> str:
     """Return the name of the image with this content, which is made where there is none."""
-    name = f"localhost/actbox-host:{hashlib.sha256(content).hexdigest()[:24]}"
+    name = f"{OURS[0]}{hashlib.sha256(content).hexdigest()[:24]}"
     if not _exists(client, name):
         with tempfile.NamedTemporaryFile(prefix="actbox-", suffix=".tar") as file:
             file.write(content)
             file.flush()
             client.run("import", "--change", f"LABEL {LABEL}=host", file.name, name)
+        remove_unused(client, name)
     return name
 
 
@@ -154,13 +151,13 @@ _known: set[tuple[str, str]] = set()
 
 
 def _exists(client: Client, image: str) -> bool:
-    if (client.path, image) in _known:
-        return True
-    try:
-        client.run("image", "inspect", "--format", "{{.Id}}", image)
-    except CommandFailed:
-        return False
-    _known.add((client.path, image))
+    if (client.path, image) not in _known:
+        try:
+            client.run("image", "inspect", "--format", "{{.Id}}", image)
+        except CommandFailed:
+            return False
+        _known.add((client.path, image))
+    note_use(client, image)
     return True
 
 
@@ -168,16 +165,13 @@ def _system_links() -> dict[str, str]:
     return {name: os.readlink(f"/{name}") for name in SYSTEM if os.path.islink(f"/{name}")}
 
 
-def _tar(points: list[tuple[str, bool]], links: dict[str, str]) -> bytes:
-    """Return a tar file with the folders that a root needs, places for mounts, and links; always the same bytes."""
+def _tar(links: dict[str, str]) -> bytes:
+    """Return a tar file with the folders and links that a root needs; always the same bytes.
+
+    Where something is mounted the runtime makes the place, before the root is read-only.
+    """
     entries: dict[str, tuple[int, str | bytes | None]] = dict.fromkeys(_FOLDERS, (493, None))
     entries |= dict.fromkeys(_WRITABLE, (1023, None))
-    for path, is_folder in points:
-        name = path.strip("/")
-        for parent in list(Path(name).parents)[-2::-1]:
-            entries.setdefault(str(parent), (0o755, None))
-        if not name.startswith(("workspace/", "tmp/")):  # these are made in what is mounted there
-            entries.setdefault(name, (0o755, None if is_folder else b""))
     entries |= {name: (0o777, target) for name, target in {**links, **_LINKS}.items()}
     if links:
         for name, text in ETC_FILES.items():

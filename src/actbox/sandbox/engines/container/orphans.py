@@ -15,7 +15,7 @@ from typing import Any
 from actbox.sandbox.host_processes import begin_of, namespace
 
 from .client import Client, CommandFailed
-from .image import LABEL
+from .kept import LABEL
 from .shown import hide
 
 _PID, _START, _BOOT, _MACHINE, _NAMESPACE = (

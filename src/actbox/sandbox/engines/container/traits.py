@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 
 from actbox.sandbox.enforcers import BY_AGENT, BY_HOST
 from actbox.sandbox.traits import Traits
 
-from .client import APART
-from .shown import can_hold
+from .groups import ALL
 
 _NOTES = (
     "runs that go on at once in one sandbox are the same user's in the same container: they see each other's processes "
@@ -17,28 +17,38 @@ _NOTES = (
     "needs, for the container as a whole",
 )
 _COUNTED = "the agent, which counts memory and processor time, looks now and then: a program may have more for a moment"
+_LOST = {"memory": "memory", "cpu": "the share of the processors", "pids": "the number of processes"}
 
 
-def managed_traits(*, runtime: str, packages: str) -> Traits:
-    """Return the traits of containers that the engine makes itself."""
+def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_files: bool) -> Traits:
+    """Return the traits of containers that the engine makes itself.
+
+    `held` are the controllers of control groups that keep limits; `bounds_files` is whether the file systems of the
+    workspace and of `/tmp` bound the number of files.
+    """
     groups = "" if runtime == "runsc" else _groups()
     kernel = {
         "runsc": "a kernel of its own in user space (gVisor)",
         "kata": "a virtual machine of its own (Kata)",
-    }.get(runtime, "the runtime's seccomp filter, and with Podman the linux engine's allow-list as well")
+    }.get(runtime, "the runtime's seccomp filter, and on this machine's kernel the linux engine's allow-list as well")
     enforced = {**BY_HOST, **BY_AGENT, "workspace_mib": "tmpfs"}
-    if groups:
-        enforced |= {"cpus": groups, "processes": f"{groups} and rlimit"}
+    if groups and "cpu" in held:
+        enforced["cpus"] = groups
+    if groups and "pids" in held:
+        enforced["processes"] = f"{groups} and rlimit"
     notes = [*_NOTES, _COUNTED]
+    if groups and held != ALL:
+        lost = ", ".join(_LOST[name] for name in sorted(ALL - held))
+        notes.append(f"control groups do not limit here, for the container as a whole: {lost}")
     if not groups:
         notes.append(
             f"the {runtime} runtime is run without control groups: the share of the processors and the number of "
             "processes are not limited"
         )
-    if runtime in APART or not can_hold():
+    if not bounds_files:
         notes.append(
             "the number of files and folders in the workspace has no limit of its own; what they take beside their "
-            + ("content is the memory of this machine" if runtime == "runsc" else "content counts as memory")
+            + ("content counts as memory" if groups and "memory" in held else "content is the memory of this machine")
         )
     return Traits(
         engine="container",
