@@ -15,8 +15,11 @@ import pytest
 from actbox import ErrorKind, SandboxUnavailable
 from actbox.sandbox.ending import Ending
 from actbox.sandbox.guest import frames
+from actbox.sandbox.guest.agent_boot import own_modules
 from actbox.sandbox.guest.frames import FrameError, FrameParser, pack
 from actbox.sandbox.remote import Agent, AgentConfig
+from actbox.sandbox.remote import agent as agent_module
+from actbox.sandbox.remote.agent import agent_arguments
 from actbox.sandbox.remote.connection import Connection
 from actbox.sandbox.remote.workspace import RemoteWorkspace
 
@@ -177,6 +180,18 @@ def test_frames_are_put_together_from_any_pieces() -> None:
 def test_a_giant_frame_is_refused_by_its_header() -> None:
     with pytest.raises(FrameError):
         list(FrameParser().feed(frames.HEADER.pack(frames.DATA, 2, 1, frames.MAX_PAYLOAD + 1)))
+
+
+def test_an_interpreter_that_is_this_one_need_not_compile_the_agents_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = agent_arguments(sys.executable)
+    unusable = dict.fromkeys(own_modules(), "raise SystemExit('compiled')")
+    monkeypatch.setattr(agent_module, "own_modules", lambda: unusable)
+    Agent.start(command, AgentConfig(own_interpreter=True)).close()
+    with pytest.raises(SandboxUnavailable, match="compiled"):
+        Agent.start(command, AgentConfig())
+    monkeypatch.setattr(sys, "version", "another")
+    with pytest.raises(SandboxUnavailable, match="compiled"):
+        Agent.start(command, AgentConfig(own_interpreter=True))
 
 
 def test_the_agents_modules_need_nothing_but_the_standard_library() -> None:

@@ -15,7 +15,6 @@ import select
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections import deque
 
@@ -64,7 +63,7 @@ def main(config: Dict[str, Any], descriptor: int) -> NoReturn:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         zygote.serve(theirs, config["preload"], variables, bytes.fromhex(config["filter"]))
     theirs.close()
-    workspace = config["workspace"] or tempfile.mkdtemp(prefix="actbox-")
+    workspace = config["workspace"] or _temporary_folder()
     for name in ("input", "output"):
         with contextlib.suppress(FileExistsError):
             os.mkdir("%s/%s" % (workspace, name), 0o755)
@@ -95,6 +94,12 @@ def _end_all_below() -> None:
         if time.monotonic() > patient_until:
             descendants.end_below(os.getpid())
         time.sleep(0.005)
+
+
+def _temporary_folder() -> str:
+    import tempfile  # it takes a good part of an agent's start, and containers have a folder already
+
+    return tempfile.mkdtemp(prefix="actbox-")
 
 
 def _end_all_others() -> None:

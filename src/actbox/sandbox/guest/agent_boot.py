@@ -3,20 +3,27 @@
 An argument after it is the descriptor of a socket to the host; without one that is standard input and output.
 
 What is sent is the source of the guest's modules by name, which are imported from memory as a package `_actbox.guest`,
-so that nothing is written there, and a program's own modules cannot be mistaken for ours.
+so that nothing is written there, and a program's own modules cannot be mistaken for ours. An interpreter that is this
+process's own gets them compiled as well, which takes longer than all else that an agent does first.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import marshal
 import os
 import struct
+import sys
 import zlib
+from importlib.machinery import SourceFileLoader
+from types import CodeType
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
     from typing import Any, Dict
 
+_PACKAGE = "_actbox.guest."
 # Of other ways for a guest to begin, or to be.
 _ELSEWHERE = ("__init__.py", "agent_boot.py", "boot.py", "wasm.py")
 
@@ -32,13 +39,16 @@ def read(count):
     return data
 sent = json.loads(zlib.decompress(read(*struct.unpack('!I', read(4)))))
 sent['descriptor'] = descriptor
+sent['compiled'] = read(sent['compiled_bytes'])
 exec(compile(sent['loader'], '<actbox>', 'exec'), sent)
 """
 
 LOADER = """
-import importlib.abc, importlib.machinery, sys, types
+import importlib.machinery, marshal, sys
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+codes = marshal.loads(compiled) if compiled and compiled_by == sys.version else {}
+
+class Finder:
     def find_spec(self, name, path=None, target=None):
         if name in ('_actbox', '_actbox.guest') or name in modules:
             return importlib.machinery.ModuleSpec(name, self, is_package=name not in modules)
@@ -47,7 +57,8 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         if module.__name__ in modules:
             module.__file__ = '/<actbox>/' + module.__name__.rpartition('.')[2] + '.py'
-            exec(compile(modules[module.__name__], module.__file__, 'exec'), module.__dict__)
+            code = codes.get(module.__name__) or compile(modules[module.__name__], module.__file__, 'exec')
+            exec(code, module.__dict__)
 
 sys.meta_path.insert(0, Finder())
 import _actbox.guest.agent
@@ -55,15 +66,20 @@ _actbox.guest.agent.main(config, descriptor)
 """
 
 
-def boot_message(modules: Dict[str, str], config: Dict[str, Any]) -> bytes:
-    """Return what an interpreter that runs `BOOT` is to read: the sources by name, and what the agent is to be."""
+def boot_message(modules: Dict[str, str], config: Dict[str, Any], compiled: bytes = b"") -> bytes:
+    """Return what an interpreter that runs `BOOT` is to read: the sources by name, and what the agent is to be.
+
+    `compiled` is what `own_codes` returns, or nothing; an interpreter that is another one than this does without.
+    """
     sent = {
         "loader": LOADER,
-        "modules": {"_actbox.guest." + name: source for name, source in modules.items()},
+        "modules": {_PACKAGE + name: source for name, source in modules.items()},
         "config": config,
+        "compiled_by": sys.version,
+        "compiled_bytes": len(compiled),
     }
     packed = zlib.compress(json.dumps(sent).encode("ascii"), 3)
-    return struct.pack("!I", len(packed)) + packed
+    return struct.pack("!I", len(packed)) + packed + compiled
 
 
 def own_modules() -> Dict[str, str]:
@@ -75,3 +91,21 @@ def own_modules() -> Dict[str, str]:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 sources[name[: -len(".py")]] = file.read()
     return sources
+
+
+@functools.lru_cache(maxsize=None)
+def own_codes() -> bytes:
+    """Return the guest's modules by name, compiled for this interpreter, with no path of this machine in them."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    codes = {}
+    for name in own_modules():
+        loader = SourceFileLoader("actbox.sandbox.guest." + name, os.path.join(folder, name + ".py"))
+        code = loader.get_code(loader.name)
+        assert code is not None
+        codes[_PACKAGE + name] = _renamed(code, "/<actbox>/%s.py" % name)
+    return marshal.dumps(codes)
+
+
+def _renamed(code: CodeType, file: str) -> CodeType:
+    inner = tuple(_renamed(item, file) if isinstance(item, CodeType) else item for item in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from actbox.core.errors import FileError, SandboxUnavailable
-from actbox.sandbox.guest.agent_boot import BOOT, boot_message, own_modules
+from actbox.sandbox.guest.agent_boot import BOOT, boot_message, own_codes, own_modules
 from actbox.sandbox.workspace import Workspace
 
 from .agent_guest import AgentGuest
@@ -48,6 +48,8 @@ class AgentConfig:
     """A filter of system calls for every guest, as `nursery.seccomp.build` makes it for the architecture there."""
     alone: bool = False
     """Whether whatever runs there as the same user, and lies in `/tmp`, is its own to end and to remove."""
+    own_interpreter: bool = False
+    """Whether its interpreter is taken to be the one of this process."""
 
 
 # How the command gets a socket as descriptor 3: `subprocess` passes descriptors on under the numbers that they have.
@@ -147,7 +149,7 @@ class Agent:
             at_socket if at_socket >= 0 else _take(process.stdout),
             os.dup(at_socket) if at_socket >= 0 else _take(process.stdin),
             _take(process.stderr),
-            boot_message(own_modules(), told),
+            boot_message(own_modules(), told, own_codes() if config.own_interpreter else b""),
             begun,
             over,
         )

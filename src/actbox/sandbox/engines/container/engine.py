@@ -216,6 +216,7 @@ class ContainerSandbox(LocalSandbox):
             agent=dataclasses.replace(
                 self._agent_config(alone=True, keep_variables=root.keeps_variables),
                 paths=root.paths,
+                own_interpreter=not options.image,
                 filter_program=b"" if options.runtime in APART else _filter_program(),
             ),
         )
