@@ -2,7 +2,8 @@
 
 `engine.py` is the sandbox, `container.py` one container and its agent, `image.py` what its root is made of,
 `kept.py` which images stay, `packages.py` what is installed on top of that, `client.py` the command that does it,
-`groups.py` which limits it keeps, `orphans.py` what becomes of containers whose process has gone. How guests run in it is the matter of `sandbox/remote/`.
+`groups.py` which limits it keeps, `orphans.py` what becomes of containers whose process has gone. How guests run in it
+is the matter of `sandbox/remote/`.
 """
 
 from __future__ import annotations
