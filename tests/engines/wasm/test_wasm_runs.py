@@ -230,7 +230,7 @@ async def test_a_program_that_answers_for_itself_answers_for_nobody_else(box: Sa
     )
     for number in range(5):
         result = await box.run(forged)
-        # Its own interpreter says what came of it, so that it may say what it likes; once, if it is heard twice in time.
+        # Its own interpreter says what came of it, and so what it likes; that it says it twice is not always seen.
         assert result.value == "forged" if result.error is None else result.error.kind is ErrorKind.PROTOCOL
         assert (await box.run(f"{number} + 1")).value == number + 1
 
