@@ -13,8 +13,11 @@ code = $(wildcard src tests benchmarks examples)
 
 # The suite ends with a list of what could not run (tests/conftest.py), so -r leaves the skipped out.
 pytest = python -m pytest -rfEX
-# One more than there are processors: many tests wait for time to pass.
-workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Two more than there are processors: many tests wait for time to pass. A further one would take longer to collect the
+# tests than it saves.
+workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 2)')
+# What benchmarks/engines.py is told at the end of `make test-engines`: figures=--check measures nothing.
+figures =
 
 .DEFAULT_GOAL := help
 
@@ -37,8 +40,11 @@ test-long: ## run the tests that take minutes
 .PHONY: test-engines
 test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
 	@scripts/engines
-	@$(in_venv) && $(pytest) $(workers) -m "engines and not long"
-	@$(MAKE) test-hyperlight
+	@log=$$(mktemp) && { $(MAKE) test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
+	trap 'kill $$machine; cat "$$log"; rm -f "$$log"; exit 130' INT TERM; failed=0; \
+	( $(in_venv) && timeout --foreground --kill-after 60 2400 $(pytest) $(workers) -m "engines and not long" ) || failed=$$?; \
+	echo "engines: waiting for Hyperlight's machine" >&2; \
+	wait $$machine || failed=$$?; echo; echo "Hyperlight:"; cat "$$log"; rm -f "$$log"; exit $$failed
 	@$(MAKE) engines-page
 
 .PHONY: test-hyperlight
@@ -48,7 +54,7 @@ test-hyperlight: ## try Hyperlight, in an emulated machine where this one has no
 
 .PHONY: engines-page
 engines-page: ## measure every engine that works here, and make the table and the picture of docs/engines.md
-	@$(in_venv) && python benchmarks/engines.py
+	@$(in_venv) && timeout --kill-after 60 1200 python benchmarks/engines.py $(figures)
 
 .PHONY: escape
 escape: ## try to break out of each sandbox that works here; prints a table (ESCAPE_JSON=path keeps it)

@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -96,6 +97,27 @@ INSTALLED_APART = frozenset({"container", "hyperlight", "ssh"})
 OVER_SSH = frozenset(
     {"test_runs", "test_tool_calls", "test_files", "test_sessions", "test_commands", "test_limits", "test_lifecycle"}
 )
+
+# Of the same modules, what the container engine has code of its own for and the kit tries in few ways. Most of these
+# tests make a container, which takes most of a second, so the others wait for the run that takes its time.
+IN_A_CONTAINER = frozenset(
+    {
+        *("test_files", "test_sessions", "test_commands", "test_limits", "test_lifecycle", "test_mounts"),
+        *("test_channel", "test_nothing_left_behind", "test_engines_work", "test_trial", "test_escape"),
+    }
+)
+
+# Cases of the kit that go round many times, or wait for time to pass: apart from the run that everybody makes. The toy
+# of docs/engines/kit.md starts an interpreter for each file, and takes minutes for them and those of `MANY_FILES`.
+ROUNDS = frozenset(
+    {
+        "test_no_descriptor_is_left_for_each_sandbox",
+        "test_nothing_is_left_for_each_run",
+        "test_a_thousand_calls_in_a_row_are_all_answered",
+        "test_a_share_of_the_processors_is_not_exceeded",
+    }
+)
+MANY_FILES = frozenset({"test_hundreds_of_files_are_listed", "test_no_file_is_left_in_the_temporary_folder"})
 
 
 def with_marks(engines: Iterable[str]) -> list[Any]:
@@ -195,15 +217,36 @@ async def isolated_box(isolated_engine: str, open_box: OpenBox) -> Sandbox:
     return sandbox
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Spare the garbage collector the many thousand objects of tests, which live as long as the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked so to the long run, for all engines but the strongest that works here.
 
     What is apart already is not left to another run as well.
     """
+    for item in items:
+        name, module = getattr(item, "originalname", ""), item.path.stem
+        if name in ROUNDS and module == "test_contract_kit":
+            item.add_marker(pytest.mark.engines)
+        elif name in ROUNDS | MANY_FILES and module == "test_toy_of_the_page":
+            item.add_marker(pytest.mark.long)
     apart = [item for item in items if item.get_closest_marker("engines")]
     if not_over_ssh := {item for item in apart if _engine_of(item) == "ssh" and item.path.stem not in OVER_SSH}:
         items[:] = [item for item in items if item not in not_over_ssh]
         config.hook.pytest_deselected(items=list(not_over_ssh))
+    for item in apart:
+        if _engine_of(item) == "container" and item.path.stem not in IN_A_CONTAINER:
+            item.add_marker(pytest.mark.long)
     marked = [
         item for item in items if item.get_closest_marker("one_engine_first") and not item.get_closest_marker("engines")
     ]

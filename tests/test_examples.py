@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,17 @@ OF_THE_FRAMEWORK = {
 PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py"}
 """What examples have in common."""
 
+# Each shows another way to what the tests of the package prove; those that everybody reads first run every time.
+SELDOM = {
+    "limits.py",
+    "agent_framework/swap_engine.py",
+    "agent_framework/mcp_tools.py",
+    "agent_framework/tool_enabled.py",
+    "agent_framework/manual_wiring.py",
+    "agent_framework/approval_required.py",
+    "agent_framework/many_tools.py",
+}
+
 CHANGE = "The one line to change for a real model"
 
 
@@ -74,12 +87,16 @@ def test_every_example_is_listed() -> None:
     assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_THE_FRAMEWORK])
 
 
-@pytest.mark.parametrize("name", SHOWS)
+def _some_seldom(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.long) if name in SELDOM else name for name in names]
+
+
+@pytest.mark.parametrize("name", _some_seldom(SHOWS))
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     _run(name, SHOWS[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", OF_THE_FRAMEWORK)
+@pytest.mark.parametrize("name", _some_seldom(OF_THE_FRAMEWORK))
 def test_an_example_of_agent_framework_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("agent_framework") is None:
         pytest.skip("Agent Framework is not installed: pip install 'actbox[agent-framework]'")

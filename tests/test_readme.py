@@ -35,8 +35,8 @@ def test_a_python_block_prints_what_its_comments_say(block: Block, tmp_path: Pat
 @pytest.mark.parametrize(
     "command",
     [
-        # Doctor tries each limit of each engine, which its own tests have done.
-        pytest.param(line, marks=pytest.mark.long) if line.startswith("actbox doctor") else line
+        # Doctor tries each limit of each engine, and the demo draws a chart, as in tests of their own.
+        pytest.param(line, marks=pytest.mark.long) if line.startswith(("actbox doctor", "actbox demo")) else line
         for block in BLOCKS
         if block.language == "sh"
         for line in block.code.splitlines()

@@ -70,6 +70,7 @@ async def test_every_script_solves_the_task_and_costs_what_its_requests_hold(end
         assert 0 < found.seconds_without_model < found.seconds
 
 
+@pytest.mark.long  # the whole comparison once more
 async def test_each_request_holds_the_whole_conversation_before_it(endpoints: list[Endpoint]) -> None:
     await comparison.scripted(1)
     for endpoint in endpoints:
@@ -84,6 +85,7 @@ async def test_each_request_holds_the_whole_conversation_before_it(endpoints: li
             assert added == sum(map(counting.message_tokens, new))
 
 
+@pytest.mark.long  # the whole comparison once more
 async def test_the_program_that_fails_is_shown_its_error_before_it_is_mended(endpoints: list[Endpoint]) -> None:
     await comparison.scripted(1)
     mended = endpoints[list(comparison.SCRIPTED).index(MENDED)]
@@ -188,6 +190,7 @@ def test_a_model_is_asked_by_the_wire_and_its_rate_of_right_answers_is_reported(
     assert "0 of 2" in done.stdout
 
 
+@pytest.mark.long  # the command once more; each part of an answer is checked above
 def test_an_answer_of_another_form_is_a_wrong_one(tmp_path: Path) -> None:
     class Chatty:
         def reply(self, request: Mapping[str, Any]) -> Reply:
@@ -207,7 +210,7 @@ def test_an_answer_of_another_form_is_a_wrong_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [
-        (("--model", "llama"), {}, "takes openai:MODEL"),
+        pytest.param(("--model", "llama"), {}, "takes openai:MODEL", marks=pytest.mark.long),
         pytest.param(("--model", "openai:"), {}, "names no model", marks=pytest.mark.long),
         pytest.param(("--model", "openai:some"), {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY", marks=pytest.mark.long),
         pytest.param(("--runs", "0"), {}, "at least 1", marks=pytest.mark.long),
@@ -270,6 +273,7 @@ print(json.dumps([dataclasses.asdict(row) for row in rows]))
 """
 
 
+@pytest.mark.long  # the whole comparison once more
 async def test_the_table_says_that_no_model_was_asked_and_where_runs_differ(tmp_path: Path) -> None:
     (attempt,) = (await comparison.scripted(1))[AT_ONCE]
     machine = {"date": "", "processors": 2, "processor": "", "kernel": "", "python": "", "load": 0, "actbox": ""}

@@ -82,6 +82,7 @@ async def test_changed_code_ends_the_program_that_waits_and_runs_as_a_new_one(
     assert till.done == ["look", 2]
 
 
+@pytest.mark.long  # the sandbox sees to that: tests/contract/test_approval.py
 async def test_the_clock_stands_still_while_somebody_decides(runner: CodeActRunner, till: Till) -> None:
     run = frozen(till, "nested", limits=Limits(wall_seconds=2))
     await asked(runner, run, "pay(1)")

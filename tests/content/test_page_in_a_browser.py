@@ -199,7 +199,10 @@ def test_a_table_of_a_values_html_is_shown_in_its_frame(visit):
     assert "first" in seen.evaluate("document.querySelector('iframe').srcdoc")
 
 
-@pytest.mark.parametrize("name", NAMES)
+# What is read of each format is the same, as its own tests say; so few are shown in every run.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if number % 4 else ()) for number, name in enumerate(NAMES)]
+)
 def test_a_transcript_of_each_format_is_shown(visit, name):
     found = find_format(name)
     seen = visit(found.read(found.write(TRANSCRIPT).document))

@@ -351,6 +351,7 @@ async def test_an_approver_that_fails_is_a_refusal(box: Sandbox, till: Till, ans
 # Time
 
 
+@pytest.mark.long  # it does in a session too, which is tried below
 async def test_the_wall_clock_stands_still_while_a_call_waits(box: Sandbox, till: Till) -> None:
     async def late(request: ApprovalRequest) -> ApprovalDecision:
         await asyncio.sleep(LONGER / 2 if request.arguments["amount"] == 1 else LONGER)

@@ -503,7 +503,15 @@ def test_the_plain_face_forks(engine: str) -> None:
 # Faults, on either side
 
 
-@pytest.mark.parametrize("end", ["close the origin", "close a copy", "stop the sandbox", "kill the guest"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "close the origin",
+        pytest.param("close a copy", marks=pytest.mark.long),
+        pytest.param("stop the sandbox", marks=pytest.mark.long),
+        "kill the guest",
+    ],
+)
 async def test_a_fork_that_is_overtaken_by_an_end_is_told_so(open_box: OpenBox, end: str) -> None:
     for delay in range(12):
         box = await open_box()
@@ -549,7 +557,7 @@ async def test_a_fork_that_is_cancelled_again_and_again_leaves_the_session_as_it
 @pytest.mark.parametrize(
     "prepare",
     [
-        "import os\nos.mkdir('/tmp/x')\nos.chroot('/tmp/x')",
+        pytest.param("import os\nos.mkdir('/tmp/x')\nos.chroot('/tmp/x')", marks=pytest.mark.long),
         "import os\nos.mkdir('/tmp/x')\nos.chroot('/tmp/x')\nif os.fork(): os.wait()",
     ],
 )

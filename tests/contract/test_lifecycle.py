@@ -210,12 +210,12 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str, options: dict[st
 @pytest.mark.parametrize(
     "odd",
     [
-        "os.umask(0o077)",
+        pytest.param("os.umask(0o077)", marks=pytest.mark.long),
         "os.makedirs('gone')\nos.chdir('gone')\nos.rmdir('../gone')",
         "for n in (0, 1, 2): os.close(n)",
         "resource.setrlimit(resource.RLIMIT_NOFILE, (4000, 4000))\n"
         "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(2000)]",
-        "os.environ.clear()",
+        pytest.param("os.environ.clear()", marks=pytest.mark.long),
         "os.environ.update(PYTHONPATH='/nonexistent', PYTHONHOME='/nonexistent', TMPDIR='.')",
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])",
     ],

@@ -145,7 +145,17 @@ async def test_a_run_that_reaches_a_limit_is_told_so(reach: Reach, engine: str, 
     assert (await box.run("1 + 1", tools=[echo])).value == 2
 
 
-@pytest.mark.parametrize("reach", REACHES, ids=IDS)
+# These wait for time to pass: wall_seconds are also reached below, and the processor is shared out by the same group.
+_WAITED_FOR = {"wall_seconds", "cpus"}
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        pytest.param(reach, id=name, marks=pytest.mark.long if reach.limit in _WAITED_FOR else ())
+        for reach, name in zip(REACHES, IDS, strict=True)
+    ],
+)
 async def test_a_session_keeps_to_the_same_limit(reach: Reach, engine: str, open_box: OpenBox) -> None:
     _of_the_whole_tree(reach, engine)
     box = await open_box(**{reach.limit: reach.most})
@@ -197,6 +207,7 @@ async def test_a_call_beyond_the_bytes_is_not_made(open_box: OpenBox) -> None:
     assert answered == [1]
 
 
+@pytest.mark.long  # five seconds; the share of a single process is tried above
 async def test_a_share_of_the_processors_is_one_of_the_whole_tree(open_box: OpenBox) -> None:
     box = await open_box(cpus=0.2, cpu_seconds=30)
     code = (

@@ -337,6 +337,7 @@ async def test_a_program_alone_that_is_cancelled_at_any_moment_leaves_nothing(bo
                 await task
 
 
+@pytest.mark.long  # as do many runs, in test_nothing_left_behind.py
 @pytest.mark.usefixtures("own_folder_for_temporary_files")
 async def test_many_programs_leave_nothing_behind(box: Sandbox) -> None:
     await box.run_alone("1")

@@ -47,7 +47,16 @@ async def test_cancelling_ends_the_whole_process_tree(open_box: OpenBox) -> None
             await task
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "while True: pass", FAMILY, "import os\nos._exit(1)"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        # These two are among the many runs below.
+        pytest.param("1 / 0", marks=pytest.mark.long),
+        pytest.param("import os\nos._exit(1)", marks=pytest.mark.long),
+        "while True: pass",
+        FAMILY,
+    ],
+)
 async def test_however_a_run_ends_nothing_is_left_behind(open_box: OpenBox, code: str) -> None:
     box = await open_box()
     await box.run("1")
@@ -113,6 +122,7 @@ async def test_a_sandbox_that_is_cancelled_while_it_begins_leaves_nothing(engine
             await box.stop()
 
 
+@pytest.mark.long  # one that is cancelled once, at any moment, is above
 async def test_being_cancelled_twice_leaves_nothing_either(open_box: OpenBox) -> None:
     box = await open_box()
     await box.run("1")

@@ -43,6 +43,7 @@ async def test_runs_beyond_the_cap_wait_their_turn_and_say_for_how_long(box: San
     assert min(waited[:2]) < min(waited[2:4]) < min(waited[4:6]) < min(waited[6:])
 
 
+@pytest.mark.one_engine_first
 async def test_time_in_the_queue_is_not_the_programs(box: Sandbox) -> None:
     over = asyncio.Event()
 

@@ -288,12 +288,12 @@ async def test_the_state_survives_a_program_that_runs_out_of_time(session: Sessi
         "import time\ntime.sleep(60)",
         "never()",
         "await never()",
-        "import asyncio\nawait asyncio.sleep(60)",
+        pytest.param("import asyncio\nawait asyncio.sleep(60)", marks=pytest.mark.long),
         "import asyncio\nasyncio.run(asyncio.sleep(60))",
         "import asyncio\nawait asyncio.gather(never(), never())",
         "import asyncio\nasync def spin():\n    while True: pass\nawait asyncio.create_task(spin())",
         "import subprocess\nsubprocess.run(['sleep', '60'])",
-        "import threading\nthreading.Event().wait()",
+        pytest.param("import threading\nthreading.Event().wait()", marks=pytest.mark.long),
     ],
 )
 async def test_whatever_a_program_waits_for_it_can_be_interrupted(session: Session, wait: str) -> None:
@@ -312,9 +312,9 @@ async def test_whatever_a_program_waits_for_it_can_be_interrupted(session: Sessi
 @pytest.mark.parametrize("call", ["add(1, 2)", "await add(1, 2)", "await asyncio.wait_for(add(1, 2), 9)"])
 async def test_tool_calls_stay_in_order_however_often_they_are_interrupted(session: Session, call: str) -> None:
     await session.run("import asyncio")
-    for number in range(40):
+    for number in range(20):
         code = f"while True:\n    assert {call} == 3"
-        result = await session.run(code, tools=[add], timeout=0.02 + number / 2000)
+        result = await session.run(code, tools=[add], timeout=0.02 + number / 1000)
         assert result.error is not None
         assert (result.error.kind, result.state_kept) == (ErrorKind.TIMEOUT, True)
     assert (await session.run("add(5)", tools=[add])).value == 15
@@ -656,7 +656,7 @@ async def test_what_cannot_be_forked_says_so(box: Sandbox) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        "1",
+        pytest.param("1", marks=pytest.mark.long),
         pytest.param("1 / 0", marks=pytest.mark.long),
         "while True: pass",
         pytest.param("import os\nos._exit(1)", marks=pytest.mark.long),

@@ -36,8 +36,8 @@ async def read_slowly(events: AsyncIterator[Event], pause: float = SECONDS) -> E
     ("code", "exit_code", "kind"),
     [
         ("'value'", 0, None),
-        ("1 / 0", 1, ErrorKind.RUNTIME),
-        ("import os\nos._exit(0)", 0, None),
+        pytest.param("1 / 0", 1, ErrorKind.RUNTIME, marks=pytest.mark.long),
+        pytest.param("import os\nos._exit(0)", 0, None, marks=pytest.mark.long),
         ("import os\nos._exit(7)", 7, ErrorKind.EXIT),
         ("import ctypes\nctypes.string_at(0)", 139, ErrorKind.CRASH),
     ],
@@ -60,6 +60,7 @@ async def test_a_reader_slower_than_the_timeout_does_not_make_it_one(box: Sandbo
     assert [result.error for result in results] == [None, None]
 
 
+@pytest.mark.long  # if it were, the test before this would be a timeout
 async def test_time_that_a_reader_takes_is_not_the_programs(box: Sandbox) -> None:
     result = await read_slowly(box.execute_stream("echo done"), pause=3)
     assert result.usage.wall_ms < 3000
@@ -118,8 +119,19 @@ async def test_a_stream_that_nobody_reads_runs_nothing(box: Sandbox) -> None:
 
 
 async def test_readers_of_several_streams_do_not_hold_each_other_up(box: Sandbox) -> None:
-    slow = asyncio.create_task(read_slowly(box.stream("print(1, flush=True)"), pause=4))
-    fast = await asyncio.wait_for(box.run("2"), 10)
+    over = asyncio.Event()
+
+    async def read_in_the_end() -> list[str]:
+        printed = []
+        async for event in box.stream("print(1, flush=True)"):
+            if isinstance(event, Output):
+                printed.append(event.text)
+            await over.wait()
+        return printed
+
+    slow = asyncio.create_task(read_in_the_end())
+    fast = await asyncio.wait_for(box.run("2"), 20)
     assert fast.value == 2
     assert not slow.done()
-    assert (await slow).stdout == "1\n"
+    over.set()
+    assert await slow == ["1\n"]

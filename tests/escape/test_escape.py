@@ -68,6 +68,7 @@ async def test_a_forked_guest_cannot_either(group: str, engine: str, things: dic
 
 
 # Against an engine that isolates nothing these must get through, or they would prove nothing elsewhere either.
+@pytest.mark.long  # a control of the attempts themselves
 @pytest.mark.parametrize("engine", BARE)
 @pytest.mark.parametrize("group", sorted({attempt.group for attempt in ATTEMPTS if gets_through_bare(attempt)}))
 async def test_the_attempts_get_through_where_nothing_isolates(group: str, engine: str, things: dict[str, Any]) -> None:

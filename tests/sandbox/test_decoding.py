@@ -204,7 +204,7 @@ async def turns_until(ends: Ends, count: int) -> int:
 
 
 @pytest.mark.parametrize("kind", DENSE)
-@pytest.mark.parametrize("make", [lambda body: call(1, body), done])
+@pytest.mark.parametrize("make", [lambda body: call(1, body), pytest.param(done, marks=pytest.mark.long)])
 async def test_the_event_loop_has_its_turns_while_a_large_message_is_decoded(kind: str, make: Any) -> None:
     ends = Ends()
     try:

@@ -46,7 +46,7 @@ def own_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
-@pytest.fixture(params=[6, pytest.param(50, marks=pytest.mark.long)])
+@pytest.fixture(params=[2, pytest.param(50, marks=pytest.mark.long)])
 def times(request: pytest.FixtureRequest) -> int:
     """How often a test kills."""
     number: int = request.param

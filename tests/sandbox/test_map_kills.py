@@ -22,7 +22,7 @@ def linux_works() -> None:
         pytest.skip(f"the linux engine does not work here: {found.reason}")
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_children_that_are_killed_at_random_lose_and_double_no_result(ordered: bool) -> None:
     programs = [Program("import time\ntime.sleep(0.01)\n[n]", inputs={"n": number}) for number in range(_PROGRAMS)]
     with randomness() as chosen:

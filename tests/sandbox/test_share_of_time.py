@@ -103,7 +103,9 @@ def test_without_a_group_nothing_is_weighed() -> None:
     [
         pytest.param("while True: pass", id="one-thread"),
         pytest.param(
-            "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()", id="another-thread"
+            "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()",
+            id="another-thread",
+            marks=pytest.mark.long,  # the group is the same
         ),
     ],
 )

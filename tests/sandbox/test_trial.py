@@ -38,6 +38,7 @@ async def test_every_limit_that_an_engine_claims_holds_by_whom_it_names(engine):
             assert report.enforced == f"enforced by {traits.enforced[report.limit]}"
 
 
+@pytest.mark.long  # each limit is waited for in vain
 @pytest.mark.one_engine_first
 async def test_an_engine_that_forgets_its_limits_is_found_out(engine):
     reports = await try_limits(opener_without_limits(engine))

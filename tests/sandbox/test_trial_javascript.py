@@ -23,6 +23,7 @@ def _node_works() -> None:
         pytest.skip(f"the node engine does not work here: {found.reason}. {found.advice}")
 
 
+@pytest.mark.engines  # it takes ten seconds; the kit and test_node_limits.py reach each limit too
 async def test_every_limit_is_tried_and_holds() -> None:
     reports = await try_javascript_limits(open_box)
     assert list(dict.fromkeys(report.limit for report in reports)) == list(Limits().to_dict())

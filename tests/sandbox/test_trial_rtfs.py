@@ -26,6 +26,7 @@ async def test_every_limit_is_tried_and_holds() -> None:
         assert report.by
 
 
+@pytest.mark.long  # each limit is waited for in vain
 async def test_a_limit_that_is_not_kept_is_not_said_to_hold() -> None:
     reports = {report.limit: report for report in await try_rtfs_limits(without_limits)}
     for limit in ("memory_mib", "tool_calls", "tool_bytes", "message_bytes"):

@@ -164,6 +164,7 @@ async def test_a_program_cannot(attempt: Attempt, attacked: Sandbox, host: dict[
     assert SECRET not in result.value
 
 
+@pytest.mark.engines  # a control of the attempts themselves
 @pytest.mark.parametrize("attempt", [a for a in ATTEMPTS if a.bare], ids=lambda attempt: attempt.what)
 def test_what_nothing_encloses_can(attempt: Attempt, host: dict[str, Any], node_works: None, tmp_path: Path) -> None:
     script = tmp_path / "attempt.mjs"

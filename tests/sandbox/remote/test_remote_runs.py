@@ -125,7 +125,13 @@ async def test_a_program_that_kills_its_keeper_ends_itself_and_nobody_else(box: 
     assert (await box.run("1 + 1")).value == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="SIGKILL"),
+        pytest.param(signal.SIGSTOP, id="SIGSTOP", marks=pytest.mark.long),  # until its time is over
+    ],
+)
 async def test_a_program_that_kills_what_it_is_forked_from_hurts_its_own_sandbox_only(
     box: RemoteBox, number: signal.Signals
 ) -> None:
@@ -170,6 +176,7 @@ async def test_what_a_tree_uses_counts_together() -> None:
         assert result.error is not None and result.error.limit == "cpu_seconds", result.error
 
 
+@pytest.mark.long  # tests/engines/shell sends as large a file, by the same pieces
 async def test_a_file_of_a_hundred_mib_goes_there_and_back(box: RemoteBox) -> None:
     data = os.urandom(2**20) * 100
     await box.write_file("big", data)
