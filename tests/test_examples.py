@@ -69,6 +69,7 @@ PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py"}
 # Each shows another way to what the tests of the package prove; those that everybody reads first run every time.
 SELDOM = {
     "limits.py",
+    "engines.py",
     "agent_framework/swap_engine.py",
     "agent_framework/mcp_tools.py",
     "agent_framework/tool_enabled.py",

@@ -70,6 +70,7 @@ def test_in_order_the_results_are_the_order_of_the_programs(actbox, on_one_engin
     assert [result["id"] for result in results_in(out)] == list(range(8))
 
 
+@pytest.mark.long  # nor does what runs them: tests/sandbox/test_parallel.py
 def test_as_they_come_a_slow_program_does_not_hold_up_the_next(actbox, on_one_engine, tmp_path, out):
     lines = [{"id": n, "code": f"import time\ntime.sleep({3 if n == 0 else 0})"} for n in range(4)]
     options = ["--concurrency", "2", "--unordered", *on_one_engine]
@@ -229,7 +230,13 @@ def test_resume_of_nothing_is_a_beginning(actbox, on_one_engine, tmp_path, out):
     assert len(results_in(out)) == 1
 
 
-@pytest.mark.parametrize("torn", [b'{"id": 2, "exit_co', b"\0\0\0", b'{"id": 2'])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"id": 2, "exit_co',
+        *(pytest.param(torn, marks=pytest.mark.long) for torn in (b"\0\0\0", b'{"id": 2')),
+    ],
+)
 def test_a_torn_last_line_is_cut_off_and_its_program_runs_again(actbox, on_one_engine, tmp_path, out, torn):
     file = write_lines(tmp_path / "in", {"id": 1, "code": "1"}, {"id": 2, "code": "2"})
     write_lines(out, whole_line(1))
@@ -317,7 +324,7 @@ def wait_for_lines(path: Path, count: int) -> None:
     ("number", "exit_code", "order"),
     [
         (signal.SIGINT, 130, "--ordered"),
-        (signal.SIGTERM, 143, "--unordered"),
+        pytest.param(signal.SIGTERM, 143, "--unordered", marks=pytest.mark.long),
         pytest.param(signal.SIGINT, 130, "--unordered", marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 143, "--ordered", marks=pytest.mark.long),
     ],
@@ -348,6 +355,7 @@ def test_a_signal_loses_nothing_that_was_done_and_resume_runs_the_rest(
     assert sorted(result["id"] for result in results_in(out)) == list(range(60))
 
 
+@pytest.mark.long  # another way to interrupt it is tried below
 def test_in_order_ctrl_c_keeps_what_still_waited_for_its_turn(on_one_engine, tmp_path, out):
     lines = [{"id": 0, "code": "import time\ntime.sleep(60)"}, *({"id": n, "code": "1"} for n in range(1, 200))]
     file = write_lines(tmp_path / "in", *lines)

@@ -253,7 +253,11 @@ def live_children() -> set[int]:
     return found
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(2, 130), (15, 143), (1, 129)], ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [(2, 130), pytest.param(15, 143, marks=pytest.mark.long), pytest.param(1, 129, marks=pytest.mark.long)],
+    ids=["Ctrl-C", "SIGTERM", "SIGHUP"],
+)
 def test_a_signal_ends_the_run_and_leaves_nothing_behind(on_engine, tmp_path, orphans_come_here, number, exit_code):
     before = live_children()
     code = "import os, time\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(60)"

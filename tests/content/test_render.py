@@ -198,6 +198,7 @@ async def test_a_failure_lists_the_calls_before_it_with_what_came_of_them(box: S
     )
 
 
+@pytest.mark.one_engine_first
 async def test_a_call_under_way_at_the_end_may_have_taken_effect(box: Sandbox) -> None:
     import asyncio
 

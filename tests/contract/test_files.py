@@ -201,6 +201,7 @@ async def test_names_that_are_no_text_are_made_text(box: Sandbox) -> None:
     assert [artifact.name for artifact in result.artifacts] == ["\ufffd"]
 
 
+@pytest.mark.one_engine_first
 async def test_figures_become_artifacts_when_shown_and_at_the_end(box: Sandbox) -> None:
     code = (
         "import matplotlib.pyplot as plt\n"
@@ -218,6 +219,7 @@ async def test_figures_become_artifacts_when_shown_and_at_the_end(box: Sandbox) 
     assert result.stderr == ""
 
 
+@pytest.mark.one_engine_first
 async def test_a_figure_as_the_last_value_has_a_png_form(box: Sandbox) -> None:
     result = await box.run("from matplotlib.figure import Figure\nf = Figure()\nf.subplots().plot([1])\nf")
     assert bytes(result.value_forms["image/png"]).startswith(b"\x89PNG")  # type: ignore[arg-type]

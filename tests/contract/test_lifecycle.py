@@ -187,6 +187,7 @@ async def test_the_last_event_of_a_failed_run_is_completed_too(open_box: OpenBox
     assert isinstance(events[-1], Completed)
 
 
+@pytest.mark.one_engine_first
 def test_a_forked_process_has_sandboxes_of_its_own(engine: str, options: dict[str, Any]) -> None:
     assert actbox.run("1", engine=engine, allow_unisolated=True).value == 1
     code = (
@@ -207,6 +208,7 @@ def test_a_forked_process_has_sandboxes_of_its_own(engine: str, options: dict[st
     assert done.stdout == "fine\n", done.stderr
 
 
+@pytest.mark.one_engine_first
 @pytest.mark.parametrize(
     "odd",
     [

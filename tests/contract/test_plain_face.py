@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import pytest
+
 import actbox
 from actbox import Output
 from tests.contract.left_behind import FAMILY, alive_with
@@ -38,6 +40,7 @@ def test_the_plain_face_has_every_method(engine: str) -> None:
     in_plain_code(engine, check)
 
 
+@pytest.mark.one_engine_first
 def test_a_plain_stream_that_is_left_early_ends_its_program(engine: str) -> None:
     def check(box: actbox.sync.SyncSandbox) -> None:
         for event in box.stream("import time\nprint('x', flush=True)\ntime.sleep(62.25)"):
@@ -75,6 +78,7 @@ async def test_a_plain_sandbox_works_inside_a_running_loop_and_from_several_thre
     assert [result.value for result in results] == [0, 1, 2, 3]
 
 
+@pytest.mark.one_engine_first
 def test_ctrl_c_ends_a_plain_run_and_all_its_processes(engine: str) -> None:
     seconds = f"63.{os.getpid()}"
     program = (

@@ -347,7 +347,10 @@ async def test_a_program_whose_time_is_over_before_its_guest_has_read_it_is_inte
     [
         "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass",
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
-        "import asyncio\nwhile True:\n    try: await asyncio.sleep(60)\n    except asyncio.CancelledError: pass",
+        pytest.param(
+            "import asyncio\nwhile True:\n    try: await asyncio.sleep(60)\n    except asyncio.CancelledError: pass",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 async def test_a_program_that_refuses_to_be_interrupted_ends_its_session(session: Session, refusal: str) -> None:

@@ -186,7 +186,10 @@ async def _run(code: str, monkeypatch: pytest.MonkeyPatch) -> ExecutionResult:
         return await box.run(code, timeout=10)
 
 
-@pytest.mark.parametrize("way", FILLED)
+# Half of them in every run, in which tests/escape makes attempts of these kinds too.
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.long if number % 2 else ()) for number, way in enumerate(FILLED)]
+)
 async def test_a_program_for_which_the_kernel_takes_too_much_is_ended(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def _attempts() -> list[ParameterSet]:
     ]
 
 
+@pytest.mark.engines  # a control of the attempts themselves
 @pytest.mark.parametrize("attempt", _attempts())
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a program may leave its files open
 async def test_it_gets_through_where_there_are_no_walls(attempt: EscapeAttempt, tmp_path: Path) -> None:
@@ -67,7 +68,8 @@ for _name in filter(_has_walls, actbox.ENGINES):
     if _name == "container":  # of which tests/escape tries many more in the run of the engines
         globals()[_class] = pytest.mark.long(_made)
     else:
-        globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART else _made
+        # Of linux, tests/escape tries many more in every run.
+        globals()[_class] = pytest.mark.engines(_made) if _name in INSTALLED_APART | {"linux"} else _made
 
 
 async def test_a_sandbox_without_walls_must_say_so() -> None:

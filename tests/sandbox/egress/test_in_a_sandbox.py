@@ -99,7 +99,9 @@ def client(request: pytest.FixtureRequest) -> str:
     return CLIENTS[name]
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize(
+    "tls", [pytest.param(False, id="http", marks=pytest.mark.long), pytest.param(True, id="https")]
+)
 async def test_clients_work_unchanged_and_are_told_plainly_what_is_refused(net: Net, client: str, tls: bool) -> None:
     host = await net.host("api.example", tls=tls)
     async with opened(net, allowed(host, ["GET"])) as box:
@@ -270,6 +272,7 @@ async def test_every_way_of_running_programs_has_names(net: Net) -> None:
             assert (await session.run(get)).value == hello
 
 
+@pytest.mark.long  # five seconds; tests/escape asks such questions in every run
 async def test_questions_about_names_go_nowhere_and_a_flood_of_them_stops_nobody(net: Net) -> None:
     host = await net.host("deep.example")
     flood = f"""
