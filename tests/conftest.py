@@ -19,12 +19,17 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 import actbox
 from actbox import EngineCheck, Limits, Policy, Sandbox
 from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.registry import TABLE
 from tests.engines.ssh.ssh_server import WITHOUT_SSHD, SshServer, find_sshd, ssh_server
+
+# An example that takes long on a busy machine is no failure.
+settings.register_profile("untimed", parent=settings(), deadline=None)
+settings.load_profile("untimed")
 
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
