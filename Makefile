@@ -38,9 +38,10 @@ test-long: ## run the tests that take minutes
 	@$(in_venv) && $(pytest) -n auto --timeout 3600 -m long
 
 .PHONY: test-engines
+# `make` as a word: with $(MAKE) in it, `make -n` would run the line.
 test-engines: ## try the engines that need more than pip: installs Podman, gVisor, sshd and QEMU from Debian (as root)
 	@scripts/engines
-	@log=$$(mktemp) && { $(MAKE) test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
+	@log=$$(mktemp) && { make test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
 	trap 'kill $$machine; cat "$$log"; rm -f "$$log"; exit 130' INT TERM; failed=0; \
 	( $(in_venv) && timeout --foreground --kill-after 60 2400 $(pytest) $(workers) -m "engines and not long" ) || failed=$$?; \
 	echo "engines: waiting for Hyperlight's machine" >&2; \
