@@ -15,7 +15,7 @@ from tests.conftest import INSTALLED_APART, engine_check
 # Engines that take long to start: cases that need no policy of their own share a sandbox.
 _SLOW_TO_START: Final = ("container", "hyperlight", "node", "wasm")
 # What the deep suite in tests/contract tries in every run need not be tried so in every one as well.
-_APART: Final = INSTALLED_APART | {"linux", "process"}
+_APART: Final = INSTALLED_APART | {"process"}
 # What an engine has to be told beside the policy; one that needs a server has it in a test module of its own.
 _NEEDS_A_PLACE: Final = ("ssh",)
 
