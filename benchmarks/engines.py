@@ -3,7 +3,7 @@
 python benchmarks/engines.py                        measure, keep, and make the table and the picture of docs/engines.md
 python benchmarks/engines.py --quick                the same with few samples, to see that it works
 python benchmarks/engines.py --only linux wasm      measure some; of the others the last figures are kept
-python benchmarks/engines.py --figures FILE ...     take figures of engines in that were measured on another machine
+python benchmarks/engines.py --figures FILE ...     take in, of engines that do not work here, another machine's figures
 python benchmarks/engines.py --write FILE ...       only write what was measured to a file, for `--figures`
 python benchmarks/engines.py --page                 measure nothing; make the page anew
 python benchmarks/engines.py --check                measure nothing; fail where the table says what engines no longer do
@@ -36,7 +36,15 @@ _LANGUAGES: Mapping[str, tuple[str, str]] = {
     "javascript": ("1 + 1", "for (let n = 0; n < {n}; n++) await add(n, 1);"),
     "rtfs": ("(+ 1 1)", "(dotimes [n {n}] (call :add n 1))"),
 }
-VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {name: (name, {}) for name in actbox.ENGINES}
+_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "container": {"container-gvisor": {"runtime": "runsc"}},
+    "hyperlight": {"hyperlight-javascript": {"backend": "javascript"}},
+}
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    name: (engine, options)
+    for engine in actbox.ENGINES
+    for name, options in {engine: {}, **_OPTIONS.get(engine, {})}.items()
+}
 """What is measured: an engine, and the options with which it is opened."""
 _CALLS = 200
 
@@ -84,21 +92,31 @@ async def measure(engine: str, options: Mapping[str, Any], effort: Effort) -> di
     return figures
 
 
+def traits_of(name: str, checked: actbox.EngineCheck) -> actbox.Traits | None:
+    """Return what an engine with its options says of itself, if it can say anything on this machine."""
+    engine, options = VARIANTS[name]
+    if checked.traits is None or not options:
+        return checked.traits
+    try:
+        return actbox.open_sandbox(engine, **options).traits
+    except actbox.SandboxUnavailable:
+        return None
+
+
 def found_out(name: str, effort: Effort) -> dict[str, Any]:
     """Return what is kept of one engine: its traits, and its figures or why there are none."""
     engine, options = VARIANTS[name]
     checked = actbox.check(engine)
-    traits = {} if checked.traits is None else {"traits": checked.traits.to_dict()}
+    there = traits_of(name, checked)
+    about = {"engine": engine, "options": dict(options), **({} if there is None else {"traits": there.to_dict()})}
     if not checked.works:
-        return {"engine": engine, **traits, "reason": checked.reason}
+        return {**about, "reason": checked.reason}
     try:
         figures = asyncio.run(measure(engine, options, effort))
     except Exception as error:
-        return {"engine": engine, **traits, "reason": reason_of(error)}
+        return {**about, "reason": reason_of(error)}
     return {
-        "engine": engine,
-        "options": dict(options),
-        **traits,
+        **about,
         "figures": {what: asdict(of_it) for what, of_it in figures.items()},
     }
 
@@ -114,12 +132,16 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="measure nothing, and compare the table with the engines")
     arguments = parser.parse_args()
     if arguments.check or arguments.page:
-        today = {engine: actbox.check(engine).traits for engine in actbox.ENGINES}
+        checks = {engine: actbox.check(engine) for engine in actbox.ENGINES}
+        today = {name: traits_of(name, checks[engine]) for name, (engine, _) in VARIANTS.items()}
     if arguments.page:
         kept = json.loads(RESULTS.read_text())
-        for name, (engine, _) in VARIANTS.items():
-            if (traits := today[engine]) is not None:
-                kept[name]["traits"] = traits.to_dict()
+        for name, traits in today.items():
+            engine, options = VARIANTS[name]
+            of_it = kept.setdefault(name, {"engine": engine, "reason": "it has not been yet"})
+            of_it["options"] = dict(options)
+            if traits is not None:
+                of_it["traits"] = traits.to_dict()
         _keep(kept)
         return
     if arguments.check:
@@ -135,7 +157,11 @@ def main() -> None:
         return
     if arguments.figures:
         elsewhere = json.loads(arguments.figures.read_text())
-        found |= {name: of_it for name, of_it in elsewhere.items() if "figures" in of_it}
+        found |= {
+            name: of_it
+            for name, of_it in elsewhere.items()
+            if "figures" in of_it and "figures" not in found.get(name, {})
+        }
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     # What could not be measured here and now leaves what was measured before, which says when and where.
     kept |= {name: of_it for name, of_it in found.items() if "figures" in of_it or "figures" not in kept.get(name, {})}

@@ -45,7 +45,8 @@ def outdated(kept: Mapping[str, Mapping[str, Any]], today: Mapping[str, actbox.T
     for name, traits in today.items():
         if traits is None:
             continue
-        said, is_so = (_cells(of_it) if of_it else [] for of_it in (kept[name].get("traits"), traits.to_dict()))
+        in_table = kept.get(name, {}).get("traits")
+        said, is_so = (_cells(of_it) if of_it else [] for of_it in (in_table, traits.to_dict()))
         found += [
             f"{name}: the table says {old!r}, the engine {new!r}"
             for old, new in itertools.zip_longest(said, is_so, fillvalue="nothing")
@@ -57,20 +58,19 @@ def outdated(kept: Mapping[str, Mapping[str, Any]], today: Mapping[str, actbox.T
 def table(kept: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table as Markdown, and below it on which machine each figure was taken."""
     lines = ["| " + " | ".join(_HEADINGS) + " |", "| " + " | ".join("---" for _ in _HEADINGS) + " |"]
-    there = {name: of_it for name, of_it in kept.items() if "traits" in of_it}
-    for name, of_it in there.items():
+    for of_it in (of_it for of_it in kept.values() if "traits" in of_it):
         *traits, platforms = _cells(of_it["traits"])
-        cells = [f"`{name}`", *traits, *_figures(of_it.get("figures", {})), platforms]
+        cells = [_name(of_it), *traits, *_figures(of_it), platforms]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     machines: dict[str, list[str]] = {}
-    for name, of_it in kept.items():
+    for of_it in kept.values():
         if "figures" not in of_it:
             continue
-        machines.setdefault(_machine(of_it["machine"]), []).append(f"`{name}`")
+        machines.setdefault(_machine(of_it["machine"]), []).append(_name(of_it))
     lines += ["", *(f"{', '.join(names)}: {machine}." for machine, names in machines.items())]
-    for name, of_it in kept.items():
+    for of_it in kept.values():
         if "figures" not in of_it:
-            lines.append(f"`{name}`: not measured ({of_it['reason'].partition(': ')[0]}).")
+            lines.append(f"{_name(of_it)}: not measured ({of_it['reason'].partition(': ')[0]}).")
     return "\n".join(lines)
 
 
@@ -120,10 +120,21 @@ def _sessions(traits: Mapping[str, Any]) -> str:
     return "with forks" if traits["fork"] else "yes" if traits["sessions"] else "no"
 
 
-def _figures(figures: Mapping[str, Mapping[str, float]]) -> list[str]:
-    cells = []
+def _name(of_it: Mapping[str, Any]) -> str:
+    """Return how the engine is opened."""
+    options = ", ".join(f'`{option}="{value}"`' for option, value in of_it.get("options", {}).items())
+    return f"`{of_it['engine']}`" + (f" with {options}" if options else "")
+
+
+def _is_emulated(of_it: Mapping[str, Any]) -> bool:
+    return bool(of_it.get("machine", {}).get("emulated"))
+
+
+def _figures(of_it: Mapping[str, Any]) -> list[str]:
+    figures, cells = of_it.get("figures", {}), []
+    mark = " (emulated)" if _is_emulated(of_it) else ""
     for name, unit in (("first run", "ms"), ("fresh run", "ms"), ("tool call", "µs")):
-        cells.append(f"{_rounded(figures[name]['p50'])} {unit}" if name in figures else "–")
+        cells.append(f"{_rounded(figures[name]['p50'])} {unit}{mark}" if name in figures else "–")
     return cells
 
 
@@ -132,8 +143,9 @@ def _rounded(value: float) -> str:
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
+    emulated = ", emulated in software, some thirty times slower than a real one" if machine.get("emulated") else ""
     return (
-        f"{machine['date']}, {machine['processors']} × {machine['processor']}, Linux {machine['kernel']},"
+        f"{machine['date']}, {machine['processors']} × {machine['processor']}{emulated}, Linux {machine['kernel']},"
         f" Python {machine['python']}, load before {machine['load']}"
     )
 
@@ -149,6 +161,7 @@ def draw(kept: Mapping[str, Mapping[str, Any]]) -> None:
 
     there = {name: of_it["figures"] for name, of_it in kept.items() if "figures" in of_it}
     names = sorted(there, key=lambda name: -there[name]["fresh run"]["p50"])
+    shown = [f"{name} (emulated)" if _is_emulated(kept[name]) else name for name in names]
     drawing, axes = pyplot.subplots(figsize=(8, 0.9 + 0.45 * len(names)), layout="constrained")
     for place, (what, colour) in enumerate((("first run", "#c9d6df"), ("fresh run", "#1f6f8b"))):
         values = [there[name][what]["p50"] for name in names]
@@ -157,7 +170,7 @@ def draw(kept: Mapping[str, Mapping[str, Any]]) -> None:
         axes.bar_label(bars, labels=[f"{_rounded(value)} ms" for value in values], padding=3, fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(right=axes.get_xlim()[1] * 4)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), shown)
     axes.set_xlabel("milliseconds, each step ten times the one before")
     axes.legend(loc="lower right", frameon=False)
     for side in ("top", "right"):

@@ -14,7 +14,9 @@ import actbox
 
 def machine() -> dict[str, object]:
     """Return the machine, what runs on it, and how busy it was (processes that ran, over the last minute)."""
+    emulated = {"emulated": True} if os.environ.get("ACTBOX_EMULATED") == "1" else {}  # by tests/vm/run-in-vm
     return {
+        **emulated,
         "processor": _field("/proc/cpuinfo", "model name"),
         "processors": os.cpu_count(),
         "memory_gib": round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / 2**20, 1),

@@ -18,6 +18,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, FileMount, Limits, Policy, Sandbox, SandboxStopped
+from actbox.sandbox.engines.hyperlight import sources
 from actbox.sandbox.engines.hyperlight.engine import HyperlightSandbox
 from actbox.sandbox.engines.hyperlight.guest_files import GuestFiles
 from actbox.sandbox.engines.hyperlight.machine import Machine, MachineLost
@@ -65,6 +66,34 @@ async def test_a_machine_is_used_again_and_every_run_is_fresh(box: HyperlightSan
     result = await box.run("import builtins, os; [hasattr(builtins, 'left'), os.listdir('/tmp')]")
     assert result.value == [False, []]
     assert waiting(box) == [first]
+
+
+async def test_the_machine_of_a_session_that_is_over_is_used_again_and_knows_nothing_of_it(
+    box: HyperlightSandbox,
+) -> None:
+    (first,) = waiting(box)
+    async with box.session() as session:
+        assert (await session.run("import builtins; builtins.left = x = 1; open('/tmp/a', 'w').close()")).success
+        assert waiting(box) == []
+    assert waiting(box) == [first]
+    result = await box.run("import builtins, os; [hasattr(builtins, 'left'), 'x' in globals(), os.listdir('/tmp')]")
+    assert result.value == [False, False, []]
+    async with box.session() as session:
+        await session.run("while True: pass", timeout=0.3)
+    assert waiting(box) == []
+
+
+async def test_further_machines_are_given_what_the_first_has_compiled(
+    box: HyperlightSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(sources.guest_code(box._pool.options)["sources"]) == {"compiled"}
+    without = {**sources._code("python"), "sources": {"texts": {}}}
+    monkeypatch.setattr(sources, "_code", lambda language: without)  # the text is not sent again
+    (first,) = waiting(box)
+    os.kill(first, signal.SIGKILL)
+    while is_there(first):
+        await asyncio.sleep(0.01)
+    assert (await box.run("1 + 1")).value == 2
 
 
 async def test_what_a_program_printed_comes_before_it_is_ended_and_its_process_is_gone(box: HyperlightSandbox) -> None:

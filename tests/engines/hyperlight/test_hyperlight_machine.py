@@ -12,24 +12,9 @@ import pytest_asyncio
 import actbox
 from actbox import AllowedDomain, ErrorKind, Limits, Policy, Sandbox
 from actbox.sandbox.egress.upstream import Upstream
-from actbox.testing.cases.errors import ErrorCases
-from actbox.testing.cases.output import ResultCases
-from actbox.testing.cases.unicode import UnicodeCases
-from actbox.testing.cases.values import InputCases, ValueCases
-from tests.engines.hyperlight.conftest import checked
 from tests.sandbox.egress.conftest import Net, net, no_proxy_of_this_machine, public_authority  # noqa: F401
 
 pytestmark = pytest.mark.hyperlight
-
-if checked().works:
-
-    class TestHyperlightInMachines(ResultCases, ErrorCases, ValueCases, InputCases, UnicodeCases):
-        """The kit's cases that are about the interpreter inside; all are tried over the stand-in, in less time."""
-
-        share_box = True
-
-        async def open(self, policy: Policy) -> Sandbox:
-            return actbox.open_sandbox("hyperlight", policy=policy, machines=1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,46 +6,41 @@ import errno
 import linecache
 import os
 import sys
-import traceback
-import warnings
 from types import CoroutineType
 
 from .channel import ToolError
+from .traces import is_own, trace
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Type, Union
+    from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
+
+    # From an exception, the program's name and those of its tools to the kind, the limit that was reached (or nothing)
+    # and a hint (or nothing).
+    Classify = Callable[[BaseException, str, Iterable[str]], Tuple[str, str, str]]
 
 MAX_MESSAGE = 20_000
 MAX_TRACEBACK = 50_000
 
-_GUEST_FOLDER = __file__.rpartition("/")[0]
-_LIBRARIES = tuple(
-    {prefix + "/lib/" for prefix in (sys.prefix, sys.base_prefix)}
-    | {os.path.dirname(os.__file__) + "/", "/usr/lib/", "<frozen "}
-)
-_PACKAGES = ("/site-packages/", "/dist-packages/")
 
-
-def describe_exception(error: BaseException, program_name: str, tool_names: Iterable[str] = ()) -> Dict[str, Any]:
+def describe_exception(
+    error: BaseException, program_name: str, tool_names: Iterable[str] = (), classify: Optional[Classify] = None
+) -> Dict[str, Any]:
     """Return what a result says of an exception that the program did not catch.
 
-    Frames of the guest and of libraries are left out of the traceback: it shows the program's own. An exception that
-    cannot even be looked at, since its class runs code that raises, is told by the name of its type.
+    The traceback shows the program's own frames. An exception that cannot even be looked at, since its class runs code
+    that raises, is told by the name of its type. A guest that knows other kinds gives a `classify` of its own.
     """
     try:
-        return _describe(error, program_name, tool_names)
+        return _describe(error, program_name, (classify or classified)(error, program_name, tool_names))
     except Exception as failure:
         message = "(it cannot be shown: looking at it raised %s)" % type(failure).__name__
         return {"kind": "RUNTIME", "type": type(error).__name__, "message": message}
 
 
-def _describe(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Dict[str, Any]:
-    kind, limit, hint = _classify(error, program_name, tool_names)
-    if isinstance(error, MemoryError):
-        text, line = _traceback_without_memory(error, program_name)
-    else:
-        text, line = _traceback(error, program_name)
+def _describe(error: BaseException, program_name: str, found: Tuple[str, str, str]) -> Dict[str, Any]:
+    kind, limit, hint = found
+    text, line = trace(error, program_name)
     message = _message(error)
     if isinstance(error, MemoryError) and not message:
         message = "out of memory"
@@ -76,56 +71,6 @@ def cut(text: str, most: int) -> str:
     return text[: most // 2] + "\n… %d characters left out …\n" % (len(text) - most) + text[-most // 2 :]
 
 
-def leave_out(*folders: str) -> None:
-    """Leave out of tracebacks what lies below these folders too, or is called so."""
-    global _LIBRARIES
-    _LIBRARIES += folders
-
-
-def _own(filename: str) -> bool:
-    if filename.startswith(_GUEST_FOLDER) or filename.startswith(_LIBRARIES):
-        return False
-    return not any(folder in filename for folder in _PACKAGES)
-
-
-def _traceback(error: BaseException, program_name: str) -> Tuple[str, Optional[int]]:
-    shown = traceback.TracebackException.from_exception(error)
-    _keep_own_frames(shown, set())
-    text = "".join(shown.format())
-    if isinstance(error, SyntaxError) and error.filename == program_name:
-        return text, error.lineno
-    lines = [frame.lineno for frame in shown.stack if frame.filename == program_name]
-    return text, lines[-1] if lines else None
-
-
-def _keep_own_frames(shown: Optional[traceback.TracebackException], seen: Set[int]) -> None:
-    if shown is None or id(shown) in seen:
-        return
-    seen.add(id(shown))
-    shown.stack[:] = [frame for frame in shown.stack if _own(frame.filename)]
-    _keep_own_frames(shown.__cause__, seen)
-    _keep_own_frames(shown.__context__, seen)
-    for part in getattr(shown, "exceptions", None) or ():
-        _keep_own_frames(part, seen)
-
-
-def _traceback_without_memory(error: MemoryError, program_name: str) -> Tuple[str, Optional[int]]:
-    """Read the frames with the least of memory, then give back what they hold."""
-    frames: List[Tuple[str, int, str]] = []
-    entry = error.__traceback__
-    while entry is not None:
-        code = entry.tb_frame.f_code
-        if _own(code.co_filename):
-            frames.append((code.co_filename, entry.tb_lineno, code.co_name))
-        entry = entry.tb_next
-    traceback.clear_frames(error.__traceback__)
-    error.__traceback__ = None
-    text = "Traceback (most recent call last):\n"
-    text += "".join('  File "%s", line %d, in %s\n' % frame for frame in frames[-50:])
-    lines = [line for name, line, _ in frames if name == program_name]
-    return text + type(error).__name__ + "\n", lines[-1] if lines else None
-
-
 _NO_NETWORK = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 _NO_WAY = "this sandbox has no network; use the tools or the files that it was given"
 _FEW_WAYS = "only hosts that the policy allows can be reached, by HTTP through the proxy that HTTP_PROXY names"
@@ -133,7 +78,7 @@ _TAKE_LESS = "work on less at a time: read in chunks, keep fewer columns, use ge
 _DENIED = {errno.EPERM, errno.EROFS}
 
 
-def _classify(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Tuple[str, str, str]:
+def classified(error: BaseException, program_name: str, tool_names: Iterable[str]) -> Tuple[str, str, str]:
     """Return the kind, the limit that was reached (or nothing) and a hint (or nothing)."""
     if isinstance(error, SyntaxError) and error.filename == program_name and _raised_by_compiling(error):
         what = "correct line %d" % error.lineno if error.lineno else "correct it"
@@ -194,7 +139,7 @@ def _has_met_no_network(error: BaseException) -> bool:
 def _raised_by_compiling(error: SyntaxError) -> bool:
     entry = error.__traceback__
     while entry is not None:
-        if _own(entry.tb_frame.f_code.co_filename):
+        if is_own(entry.tb_frame.f_code.co_filename):
             return False
         entry = entry.tb_next
     return True
@@ -274,23 +219,6 @@ def _not_awaited(error: BaseException, program_name: str, tool_names: Set[str]) 
         return ""  # there tools are plain calls
     called = re.findall(r"(?<!await )\b(\w+)\s*\(", line)
     return next((name for name in called if name in tool_names), "")
-
-
-def keep_guest_out_of_warnings() -> None:
-    """Have warnings that Python puts down to the guest's own lines name no line: it is the program that they are about.
-
-    Such as that of a coroutine which was never awaited: it comes when the guest lets go of the program's variables.
-    """
-    usual = warnings.formatwarning
-
-    def formatwarning(
-        message: Union[Warning, str], category: Type[Warning], filename: str, lineno: int, line: Optional[str] = None
-    ) -> str:
-        if filename.startswith(_GUEST_FOLDER):
-            return "%s: %s\n" % (category.__name__, message)
-        return usual(message, category, filename, lineno, line)
-
-    warnings.formatwarning = formatwarning
 
 
 def _name_hint(error: NameError, tool_names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ import time
 
 from .channel import ChannelClosed, HostChannel
 from .command import replace_with_command
-from .failure import describe_exception, keep_guest_out_of_warnings
+from .failure import describe_exception
 from .figures import catch_figures
 from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
@@ -26,6 +26,7 @@ from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
 from .tools import bind_tools
+from .traces import keep_guest_out_of_warnings
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory

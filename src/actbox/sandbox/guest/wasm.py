@@ -17,7 +17,7 @@ import sys
 import _eryx  # type: ignore[import-not-found]
 
 from . import clerk
-from .failure import describe_exception, keep_guest_out_of_warnings, leave_out
+from .failure import describe_exception
 from .finish import flush_all, flush_output, note_exit, send_result, wait_for_threads
 from .http_request import bind_http_request
 from .inbox import Inbox, InboxLoop
@@ -25,6 +25,7 @@ from .missing import name_what_is_missing
 from .program import Compiled, compile_program, new_main, run_in
 from .randomness import reseed
 from .tools import bind_tools
+from .traces import keep_guest_out_of_warnings, leave_out
 from .value import describe_value
 
 TYPE_CHECKING = False  # importing typing costs each child memory

@@ -62,6 +62,10 @@ class Cases:
             f"{type(self).__name__} must say how a sandbox is opened: async def open(self, policy)"
         )
 
+    def words_for(self, traits: Traits) -> Words:
+        """Return how programs are said: those of the engine's language, unless it has a dialect of its own."""
+        return words_of(traits)
+
     @classmethod
     def setup_class(cls) -> None:
         """Make the event loop of this class."""
@@ -169,7 +173,7 @@ async def kept(cases: Cases, open_box: OpenBox, policy: Policy) -> Sandbox:
 
 async def _bounded(cases: Cases, needs: Sequence[Need], body: Callable[[], Awaitable[None]]) -> None:
     traits = await cases._ground.traits(cases)
-    cases.traits, cases.words = traits, words_of(traits)
+    cases.traits, cases.words = traits, cases.words_for(traits)
     try:
         async with asyncio.timeout(cases.seconds_for_a_case) as clock:
             await needing(cases, *needs)

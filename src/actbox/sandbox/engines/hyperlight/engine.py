@@ -63,7 +63,7 @@ class HyperlightSandbox(EmbeddedSandbox):
             return await lease.evaluate(evaluation)
 
     async def _open_state(self) -> State:
-        return _MachineState(await self._pool.new(), self.policy, self._proxy)
+        return _MachineState(self._pool, await self._pool.new(), self.policy, self._proxy)
 
 
 class _Lease(AbstractAsyncContextManager["_Lease"]):
@@ -98,7 +98,8 @@ class _Lease(AbstractAsyncContextManager["_Lease"]):
 class _MachineState(State):
     """A machine that a session has to itself. It cannot be interrupted: a program that must end takes it along."""
 
-    def __init__(self, machine: Machine, policy: Policy, proxy: EgressProxy | None) -> None:
+    def __init__(self, pool: Pool, machine: Machine, policy: Policy, proxy: EgressProxy | None) -> None:
+        self._pool = pool
         self._machine = machine
         self._policy = policy
         self._proxy = proxy
@@ -111,7 +112,7 @@ class _MachineState(State):
         return await evaluate(self._machine, evaluation, self._policy.mounts, self._proxy, session=True)
 
     async def close(self) -> None:
-        await self._machine.end()
+        await self._pool.take_back(self._machine)
 
 
 def checked_machines(machines: int | None, usual: int) -> int:

@@ -21,13 +21,14 @@ from actbox.sandbox.guest.wire import ENVELOPE_BYTES, ProtocolError
 from actbox.sandbox.whole import whole
 
 from .options import GuestOptions
-from .sources import guest_code
+from .sources import guest_code, keep_compiled
 from .worker import HEADER
 
 START_SECONDS: Final = 60.0
 """How long a machine may take to start: some tenths of a second, and minutes where a processor is emulated."""
 _READ_BYTES = 256 * 1024
 _MOST_STATE = 64 * 1024
+_MOST_COMPILED = 2**20
 # Variables that a process needs to be at home on its machine; what a program is told is in none of them.
 _VARIABLES = ("HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME")
 _SANDBOX = Path(__file__).parents[2]
@@ -85,13 +86,14 @@ class Machine:
         machine = await whole(run_blocking(cls._spawn), lambda made: made.end())
         try:
             async with asyncio.timeout(most):
-                await machine._send(b"c", _json({**options.to_command(), **guest_code(options.language)}))
-                kind, data = await machine._frame(_MOST_STATE)
+                await machine._send(b"c", _json({**options.to_command(), **guest_code(options)}))
+                kind, data = await machine._frame(_MOST_COMPILED)
             state = _state(kind, data)
             if state["t"] != "ready":
                 # The library wraps an error in what it says of it, several times over.
                 why = ": ".join(dict.fromkeys(str(state.get("why")).split(": ")))
                 raise SandboxUnavailable(f"the virtual machine does not start: {why}")
+            keep_compiled(options, state["compiled"])
         except TimeoutError:
             await machine.end()
             raise SandboxUnavailable(f"the virtual machine was not ready within {counted(most, 'second')}") from None
@@ -109,7 +111,7 @@ class Machine:
         read, write = os.pipe()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-c", _BOOT, str(_SANDBOX), str(theirs.fileno()), str(read)],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, str(_SANDBOX), str(theirs.fileno()), str(read)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -146,6 +148,18 @@ class Machine:
             return False
         return self._is_fresh and self.alive
 
+    async def refresh(self) -> None:
+        """Have it forget a session, without waiting for that; `be_fresh` does."""
+        if self._is_fresh or not self.alive:
+            return
+        try:
+            await self._send(b"c", _json({}))
+        except MachineLost:
+            await self.end()
+        except BaseException:
+            await self.end()
+            raise
+
     async def run(
         self,
         program: bytes,
@@ -173,7 +187,6 @@ class Machine:
                     say(kind.decode(), data)
                 else:
                     state = _state(kind, data)
-                    self._is_fresh = keep
                     result = _result_of(str(state["result"]))
                     return Ended(str(state["crash"]), result, float(state["cpu_ms"]), int(state["max_rss_bytes"]))
         except BaseException:

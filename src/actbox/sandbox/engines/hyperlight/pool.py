@@ -65,6 +65,11 @@ class Pool:
         finally:
             self._slots.release()
 
+    async def take_back(self, machine: Machine) -> None:
+        """Take back the machine of a session that is over, as `new` gave it."""
+        await machine.refresh()
+        await self._keep(machine)
+
     async def new(self) -> Machine:
         """Return a machine in which nothing has run, for as long as the caller likes. Raises `SandboxUnavailable`."""
         while True:

@@ -50,9 +50,14 @@ def main(channel: int, lifeline: int) -> NoReturn:
     except Exception as error:
         host.state(t="failed", why=_words(error), type=type(error).__name__)
         os._exit(1)
-    host.state(t="ready")
+    host.state(t="ready", compiled=machine.compiled)
+    machine.compiled = ""
     while True:
-        machine.run(host.command())
+        command = host.command()
+        if "keep" in command:
+            machine.run(command)
+        else:
+            machine.be_fresh()
 
 
 def _die_with(lifeline: int) -> None:
@@ -109,7 +114,10 @@ class Host:
 
 
 class Machine:
-    """A virtual machine with our part of the guest in it, and the snapshot that each fresh run starts from."""
+    """A virtual machine with our part of the guest in it, and the snapshot that each fresh run starts from.
+
+    `compiled` is what it has made of our part's text, for machines to come; "" where it was given that.
+    """
 
     def __init__(self, host: Host, command: dict[str, Any]) -> None:
         sys.path[:0] = command["path"]  # where the host has found the library
@@ -117,11 +125,13 @@ class Machine:
 
         self._host = host
         self._piece_bytes = PIECE_BYTES[command["backend"]]
+        self.compiled = ""
         self._asked: list[bytes] = []
         self._asked_bytes = self._most_bytes = 0
         self._answer = json.dumps(command["sources"]).encode()
         sizes = {key: command[key] for key in ("heap_size", "stack_size")}
         module = {"module": command["module"]} if command["module"] else {}
+        self._snapshot: Any = None
         self._sandbox = Sandbox(backend=command["backend"], **sizes, **module)
         self._sandbox.register_tool("actbox", self._called)
         self._start = command["start"]
@@ -129,7 +139,7 @@ class Machine:
             done = self._sandbox.run(code)
             if done.exit_code:
                 raise RuntimeError(done.stderr or "the guest did not start")
-        self._snapshot: Any = self._sandbox.snapshot()  # type: ignore[no-untyped-call]
+        self._snapshot = self._sandbox.snapshot()  # type: ignore[no-untyped-call]
 
     def run(self, command: dict[str, Any]) -> None:
         """Run a program, tell how it ended, and be ready for the next."""
@@ -149,14 +159,25 @@ class Machine:
         most_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         self._host.state(t="ended", crash=crash[:_MOST_WORDS], result=result, cpu_ms=cpu_ms, max_rss_bytes=most_bytes)
         if not command["keep"]:
-            self._sandbox.restore(self._snapshot)  # where that fails the process ends, and the host takes another
-            self._host.state(t="fresh")
+            self.be_fresh()
+
+    def be_fresh(self) -> None:
+        """Forget all that has run."""
+        self._sandbox.restore(self._snapshot)  # where that fails the process ends, and the host takes another
+        self._host.state(t="fresh")
 
     def _called(self, **given: Any) -> Any:
-        """Do what the program asks: `o`, `e` say, `m` begins a question, `q` ends it, `p` is for more of the answer."""
+        """Do what the program asks: `o`, `e` say, `m` begins a question, `q` ends it, `p` is for more of the answer.
+
+        `c` is said before the first program: a piece of what our part was compiled to.
+        """
         if "o" in given or "e" in given:
             kind = "o" if "o" in given else "e"
             self._host.send(kind.encode(), base64.b64decode(given[kind]))
+            return None
+        if "c" in given:
+            if self._snapshot is None:
+                self.compiled += given["c"]
             return None
         if "m" in given or "q" in given:
             self._asked.append(base64.b64decode(given["m"] if "m" in given else given["q"]))

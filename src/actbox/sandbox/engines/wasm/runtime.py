@@ -27,6 +27,7 @@ _MODULES: Final = (
     "interrupts",
     "channel",
     "program",
+    "traces",
     "failure",
     "finish",
     "tools",

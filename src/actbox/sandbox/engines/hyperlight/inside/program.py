@@ -13,12 +13,13 @@ import time
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
+from ....guest.failure import cut
 from ....guest.program import Compiled, compile_program, exit_code_of, new_main, run_in
 from ....guest.tools import bind_tools
 from ....guest.value import describe_value
 from ....guest.wire import ENVELOPE_BYTES, MessageTooLong
 from .channel import HostChannel, HostStream
-from .failure import cut, describe_exception
+from .failure import describe_exception
 from .files import HostFiles, install
 from .http import NAME as HTTP_REQUEST
 from .http import bind_request

@@ -1,0 +1,35 @@
+"""The attempts to get out of real machines, and the contract with JavaScript in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from actbox import Traits
+from actbox.testing import SandboxContract, SandboxEscape
+from actbox.testing.words import JavaScript, Words
+from tests.engines.hyperlight.in_machines import InMachines
+
+pytestmark = pytest.mark.hyperlight
+
+
+class TestHyperlightEscape(InMachines, SandboxEscape):
+    """The attempts, which are written in Python."""
+
+
+class Dialect(JavaScript):
+    """JavaScript that has no modules, and files by an object of that name."""
+
+    def write(self, path: str, text: str) -> str:
+        return f"files.write({self.literal(path)}, {self.literal(text)});\n"
+
+    def read(self, path: str) -> str:
+        return f"files.read({self.literal(path)})"
+
+
+class TestHyperlightJavaScript(InMachines, SandboxContract):
+    """The contract."""
+
+    backend = "javascript"
+
+    def words_for(self, traits: Traits) -> Words:
+        return Dialect()
