@@ -16,8 +16,10 @@ pytest = python -m pytest -rfEX
 # Two more than there are processors: many tests wait for time to pass. A further one would take longer to collect the
 # tests than it saves.
 workers = -n $$(python -c 'import os; print((os.cpu_count() or 1) + 2)')
+# What `make test-hyperlight` measures beside the tests, so that no machine starts twice.
+emulated = build/hyperlight-figures.json
 # What benchmarks/engines.py is told at the end of `make test-engines`: figures=--check measures nothing.
-figures =
+figures = --figures $(emulated)
 
 .DEFAULT_GOAL := help
 
@@ -43,19 +45,20 @@ test-engines: ## try the engines that need more than pip: installs Podman, gViso
 	@scripts/engines
 	@log=$$(mktemp) && { make test-hyperlight >"$$log" 2>&1 & machine=$$!; }; \
 	trap 'kill $$machine; cat "$$log"; rm -f "$$log"; exit 130' INT TERM; failed=0; \
-	( $(in_venv) && timeout --foreground --kill-after 60 2400 $(pytest) $(workers) -m "engines and not long" ) || failed=$$?; \
+	( $(in_venv) && timeout --foreground --kill-after 60 2400 $(pytest) $(workers) -m "engines and not long and not hyperlight" ) || failed=$$?; \
 	echo "engines: waiting for Hyperlight's machine" >&2; \
 	wait $$machine || failed=$$?; echo; echo "Hyperlight:"; cat "$$log"; rm -f "$$log"; exit $$failed
 	@$(MAKE) engines-page
 
 .PHONY: test-hyperlight
-test-hyperlight: ## try Hyperlight, in an emulated machine where this one has no hypervisor (ten minutes then)
+test-hyperlight: ## try Hyperlight, in emulated machines where this one has no hypervisor (ten minutes then)
 	@scripts/engines
 	@$(in_venv) && tests/vm/test-hyperlight -t 1500
 
 .PHONY: engines-page
-engines-page: ## measure every engine that works here, and make the table and the picture of docs/engines.md
-	@$(in_venv) && timeout --kill-after 60 1200 python benchmarks/engines.py $(figures)
+engines-page: ## measure every engine that works here, and Hyperlight in an emulated machine; make the table and picture
+	@$(in_venv) && { [ "$(figures)" = --check ] || [ -e $(emulated) ] || tests/vm/test-hyperlight -f; } && \
+	timeout --kill-after 60 1200 python benchmarks/engines.py $(figures)
 
 .PHONY: escape
 escape: ## try to break out of each sandbox that works here; prints a table (ESCAPE_JSON=path keeps it)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +12,9 @@ from actbox import Policy, Sandbox
 from actbox.sandbox.engines.hyperlight.engine import HyperlightSandbox
 from actbox.sandbox.engines.hyperlight.options import GuestOptions
 from actbox.sandbox.engines.hyperlight.pool import Pool
+from actbox.testing import SandboxContract, case
 from actbox.testing.cases.case import Cases
+from actbox.testing.cases.needs import word
 
 # Cases about what a sandbox starts and leaves; all others may have the machines of those before.
 _LIVES = ("LifecycleCases", "NothingLeftCases")
@@ -50,3 +53,14 @@ class InMachines(Cases):
                 self._pools[options] = box._pool
             box._pool = self._pools[options]
         return box
+
+
+class ContractInMachines(InMachines, SandboxContract):
+    """The contract, with fewer lines of output where the processor is emulated: each takes ten milliseconds there."""
+
+    @case(word("repeat"))
+    async def test_two_megabytes_of_output(self, box: Sandbox) -> None:
+        """In many lines."""
+        lines = 1_000 if os.environ.get("ACTBOX_EMULATED") == "1" else 20_000
+        result = await box.run(self.program(self.words.repeat(lines, self.words.say("x" * 99))))
+        assert (result.success, len(result.stdout)) == (True, 100 * lines)

@@ -105,6 +105,23 @@ async def test_what_a_program_printed_comes_before_it_is_ended_and_its_process_i
     assert (await box.run("1 + 1")).value == 2
 
 
+async def test_output_is_whole_and_in_order_however_much_of_it_there_is(box: HyperlightSandbox) -> None:
+    code = "import sys\nfor n in range(3000): print(n); n % 1000 or print('-', n, file=sys.stderr)\n"
+    code += "note()\nprint('x' * 300_000)"
+    noted: list[str] = []
+    told: list[Any] = []
+
+    def note() -> None:
+        noted.append("".join(event.text for event in told if isinstance(event, actbox.Output)))
+
+    async for event in box.stream(code, tools=[note]):
+        told.append(event)
+    result = told[-1].result
+    assert result.stdout == "".join(f"{n}\n" for n in range(3000)) + "x" * 300_000 + "\n"
+    assert result.stderr == "- 0\n- 1000\n- 2000\n"
+    assert "2999\n" in noted[0]
+
+
 async def test_a_cancelled_run_leaves_no_process(box: HyperlightSandbox) -> None:
     (pid,) = waiting(box)
     running = asyncio.create_task(box.run("while True: pass"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actbox.testing import SandboxContract
-from tests.engines.hyperlight.in_machines import InMachines
+from tests.engines.hyperlight.in_machines import ContractInMachines
 
 
 @pytest.mark.hyperlight
-class TestHyperlightInMachines(InMachines, SandboxContract):
+@pytest.mark.engines
+class TestHyperlightInMachines(ContractInMachines):
     """The contract."""

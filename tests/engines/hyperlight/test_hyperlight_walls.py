@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from actbox import Traits
-from actbox.testing import SandboxContract, SandboxEscape
+from actbox.testing import SandboxEscape
 from actbox.testing.words import JavaScript, Words
-from tests.engines.hyperlight.in_machines import InMachines
+from tests.engines.hyperlight.in_machines import ContractInMachines, InMachines
 
-pytestmark = pytest.mark.hyperlight
+pytestmark = [pytest.mark.hyperlight, pytest.mark.engines]
 
 
 class TestHyperlightEscape(InMachines, SandboxEscape):
@@ -26,7 +26,7 @@ class Dialect(JavaScript):
         return f"files.read({self.literal(path)})"
 
 
-class TestHyperlightJavaScript(InMachines, SandboxContract):
+class TestHyperlightJavaScript(ContractInMachines):
     """The contract."""
 
     backend = "javascript"

@@ -21,6 +21,7 @@ from actbox.sandbox.guest.wire import ENVELOPE_BYTES, ProtocolError
 from actbox.sandbox.whole import whole
 
 from .options import GuestOptions
+from .output import OutputPipe
 from .sources import guest_code, keep_compiled
 from .worker import HEADER
 
@@ -39,7 +40,7 @@ import importlib, sys, types
 for name in ("", ".guest", ".engines", ".engines.hyperlight"):
     package = sys.modules["_actbox" + name] = types.ModuleType("_actbox" + name)
     package.__path__ = [sys.argv[1] + name.replace(".", "/")]
-importlib.import_module("_actbox.engines.hyperlight.worker").main(int(sys.argv[2]), int(sys.argv[3]))
+importlib.import_module("_actbox.engines.hyperlight.worker").main(*map(int, sys.argv[2:]))
 """
 
 
@@ -67,8 +68,11 @@ class MachineLost(Exception):
 class Machine:
     """A worker with its virtual machine. One run at a time; each is told by any event loop, one after the other."""
 
-    def __init__(self, process: subprocess.Popen[bytes], sock: socket.socket, lifeline: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], sock: socket.socket, output: OutputPipe, lifeline: int
+    ) -> None:
         self._process = process
+        self._output = output
         self._sock = sock
         self._lifeline = lifeline
         self._buffer = bytearray()
@@ -109,24 +113,37 @@ class Machine:
     def _spawn(cls) -> Machine:
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
+        output, written = os.pipe()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, str(_SANDBOX), str(theirs.fileno()), str(read)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-X",
+                    "utf8",
+                    "-c",
+                    _BOOT,
+                    str(_SANDBOX),
+                    *map(str, (theirs.fileno(), read, written)),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), read),
+                pass_fds=(theirs.fileno(), read, written),
                 env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
                 start_new_session=True,  # what is typed at our terminal is not for it
             )
         except OSError as error:
             ours.close()
             os.close(write)
+            os.close(output)
             raise SandboxUnavailable(f"a worker process cannot be started: {error.strerror or error}") from error
         finally:
             theirs.close()
             os.close(read)
-        return cls(process, ours, write)
+            os.close(written)
+        return cls(process, ours, OutputPipe(output), write)
 
     @property
     def alive(self) -> bool:
@@ -176,15 +193,17 @@ class Machine:
         Raises `MachineLost`, and `ProtocolError` for what no worker of ours says.
         """
         self._is_fresh = False
+        self._output.begin(say)
         try:
             command = {"keep": keep, "cpu_seconds": cpu_seconds, "most_bytes": most_bytes + ENVELOPE_BYTES}
             await self._send(b"c", _json(command), b"a", program)
             while True:
                 kind, data = await self._frame(most_bytes + 2 * ENVELOPE_BYTES)
+                self._output.drain()  # what was written before comes before
+                if self._output.is_broken:
+                    raise ProtocolError("the worker wrote what nobody expected")
                 if kind == b"q":
                     await self._send(b"a", await answer(data))
-                elif kind in (b"o", b"e"):
-                    say(kind.decode(), data)
                 else:
                     state = _state(kind, data)
                     result = _result_of(str(state["result"]))
@@ -192,6 +211,8 @@ class Machine:
         except BaseException:
             await self.end()
             raise
+        finally:
+            self._output.end()
 
     async def end(self) -> None:
         """Kill the process, and wait until nothing of it is left. A second call does nothing."""
@@ -206,8 +227,7 @@ class Machine:
                 await asyncio.shield(waiting)
             except asyncio.CancelledError:  # however often: what calls this must know that nothing runs any more
                 cancelled = True
-        self._sock.close()
-        os.close(self._lifeline)
+        self._let_go()
         if cancelled:
             raise asyncio.CancelledError
 
@@ -217,8 +237,13 @@ class Machine:
             self._closed = True
             self._process.kill()
             self._process.wait()
-            self._sock.close()
-            os.close(self._lifeline)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._output.end()
+        self._output.close()
+        self._sock.close()
+        os.close(self._lifeline)
 
     async def _send(self, *parts: bytes) -> None:
         frames = [HEADER.pack(kind, len(data)) + data for kind, data in zip(parts[::2], parts[1::2], strict=True)]

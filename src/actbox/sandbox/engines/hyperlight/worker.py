@@ -7,7 +7,8 @@ that is a letter, a length and so many bytes:
     host to worker      worker to host
     `c` command, JSON   `s` state, JSON: `ready`, `failed`, `fresh`, `ended`
     `a` answer          `q` question of the program, which is answered
-                        `o`, `e` what the program has written to its standard output and error
+
+What the program writes to its standard output and error goes by a pipe, in frames `o` and `e`: `output.py` says why.
 
 The standard library, the library and the wire of the guests are all that is imported here.
 """
@@ -36,15 +37,16 @@ HEADER = struct.Struct("!cI")
 PIECE_BYTES = {"wasm": 128 * 1024, "hyperlight-js": 8 * 1024}
 _F_SETSIG = 10  # of Linux; the fcntl module has no name for it
 _MOST_WORDS = 4000
-# What a program's first message may have to go along with the code that starts it, which has no limit that matters.
-_INLINE_BYTES = 64 * 1024
+# What a program's first message may have to go along with the code that starts it: which has no limit that matters
+# with WebAssembly, and with JavaScript that of a call.
+_INLINE_BYTES = {"wasm": 64 * 1024, "hyperlight-js": 8 * 1024}
 _MOST_RESULT = 64 * 1024
 
 
-def main(channel: int, lifeline: int) -> NoReturn:
+def main(channel: int, lifeline: int, output: int) -> NoReturn:
     """Serve the host over a socket until it closes that, and die with it: when `lifeline` hangs up."""
     _die_with(lifeline)
-    host = Host(socket.socket(fileno=channel))
+    host = Host(socket.socket(fileno=channel), output)
     try:
         machine = Machine(host, host.command())
     except Exception as error:
@@ -72,13 +74,23 @@ def _die_with(lifeline: int) -> None:
 class Host:
     """The socket to the host. When that is gone the process ends."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, output: int) -> None:
         self._sock = sock
+        self._output = output
 
     def send(self, kind: bytes, data: bytes) -> None:
         """Send a frame."""
         try:
             self._sock.sendall(HEADER.pack(kind, len(data)) + data)
+        except OSError:
+            os._exit(1)
+
+    def say(self, kind: bytes, data: bytes) -> None:
+        """Hand on what the program has written. Waits while the pipe is full."""
+        frame = memoryview(HEADER.pack(kind, len(data)) + data)
+        try:
+            while frame:
+                frame = frame[os.write(self._output, frame) :]
         except OSError:
             os._exit(1)
 
@@ -124,6 +136,7 @@ class Machine:
         from hyperlight_sandbox import Sandbox
 
         self._host = host
+        self._inline_bytes = _INLINE_BYTES[command["backend"]]
         self._piece_bytes = PIECE_BYTES[command["backend"]]
         self.compiled = ""
         self._asked: list[bytes] = []
@@ -144,7 +157,7 @@ class Machine:
     def run(self, command: dict[str, Any]) -> None:
         """Run a program, tell how it ended, and be ready for the next."""
         self._answer = self._host.answer()
-        given = base64.b64encode(self._answer).decode() if len(self._answer) <= _INLINE_BYTES else ""
+        given = base64.b64encode(self._answer).decode() if len(self._answer) <= self._inline_bytes else ""
         self._asked, self._asked_bytes, self._most_bytes = [], 0, command["most_bytes"]
         begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, command["cpu_seconds"])  # at the end of which SIGPROF kills the process
@@ -173,7 +186,7 @@ class Machine:
         """
         if "o" in given or "e" in given:
             kind = "o" if "o" in given else "e"
-            self._host.send(kind.encode(), base64.b64decode(given[kind]))
+            self._host.say(kind.encode(), base64.b64decode(given[kind]))
             return None
         if "c" in given:
             if self._snapshot is None:

@@ -32,12 +32,14 @@ function placesIn(error, offset) {
   return places;
 }
 
-function describe(thrown, name, offset) {
+function describe(thrown, name, offset, code) {
   const isError = thrown instanceof Error;
   const message = cut(isError ? String(thrown.message) : inspect(thrown, 1), 20000);
   const type = isError ? String(thrown.name) : typeof thrown;
   const places = isError ? placesIn(thrown, offset) : [];
   const frames = places.map(([where, row, column]) => `    at ${where || "<program>"} (${name}:${row}:${column})\n`);
+  const row = places.length ? places[0][1] : 0;
+  const shown = row ? `${name}:${row}\n${cut(code.split(/\r\n|[\n\r\u2028\u2029]/)[row - 1] ?? "", 1000)}\n\n` : "";
   let kind = "RUNTIME", limit = "", hint = "";
   if (thrown instanceof ToolError) {
     kind = "TOOL";
@@ -56,8 +58,8 @@ function describe(thrown, name, offset) {
     [kind, limit, hint] = ["MEMORY", "memory_mib", "work on less at a time"];
   }
   return {
-    kind, type, message, limit, hint, line: places.length ? places[0][1] : null,
-    traceback: cut(`${isError ? `${type}: ${message}` : `Uncaught ${message}`}\n${frames.join("")}`, 50000),
+    kind, type, message, limit, hint, line: row || null,
+    traceback: cut(`${shown}${isError ? `${type}: ${message}` : `Uncaught ${message}`}\n${frames.join("")}`, 50000),
   };
 }
 
@@ -89,7 +91,7 @@ async function run(given) {
     const row = placesIn(error, 2)[0]?.[1] ?? 1;
     const hint = `correct line ${row} and send the whole program again`;
     done.exit = 1;
-    done.error = { ...describe(error, name, 2), kind: "SYNTAX", line: row, hint };
+    done.error = { ...describe(error, name, 2, message.code), kind: "SYNTAX", line: row, hint };
   }
   if (program !== undefined) {
     Object.assign(process.env, message.variables);
@@ -100,7 +102,7 @@ async function run(given) {
     } catch (thrown) {
       if (!(thrown instanceof Exit)) {
         done.exit = 1;
-        done.error = describe(thrown, name, offset);
+        done.error = describe(thrown, name, offset, message.code);
       } else if (thrown.code) {
         const said = `the program ended itself with exit code ${thrown.code}`;
         done.exit = thrown.code;

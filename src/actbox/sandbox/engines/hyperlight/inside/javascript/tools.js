@@ -45,7 +45,11 @@ function bindTools(specs, hasNetwork) {
   }
   for (const { name, alias, parameters } of specs) {
     names[alias] = async (...given) => {
-      if (given.length === 1 && isPlain(given[0])) return call(name, given[0]);
+      // One object has the arguments by name, unless none of its keys is the name of one: then it is the first of them.
+      if (given.length === 1 && isPlain(given[0])) {
+        const keys = Object.keys(given[0]);
+        if (!parameters.length || !keys.length || keys.some((key) => parameters.includes(key))) return call(name, given[0]);
+      }
       if (given.length > parameters.length) {
         throw new TypeError(`${alias}() takes one object with the arguments by name, or at most ${parameters.length} `
           + `in this order (${parameters.join(", ")}), not ${given.length}`);
