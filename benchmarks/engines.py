@@ -5,7 +5,7 @@ python benchmarks/engines.py --quick                the same with few samples, t
 python benchmarks/engines.py --only linux wasm      measure some; of the others the last figures are kept
 python benchmarks/engines.py --figures FILE ...     take in, of engines that do not work here, another machine's figures
 python benchmarks/engines.py --write FILE ...       only write what was measured to a file, for `--figures`
-python benchmarks/engines.py --page                 measure nothing; make the page anew
+python benchmarks/engines.py --page                 measure nothing; make the page anew (--figures FILE is taken in)
 python benchmarks/engines.py --check                measure nothing; fail where the table says what engines no longer do
 """
 
@@ -136,6 +136,7 @@ def main() -> None:
         today = {name: traits_of(name, checks[engine]) for name, (engine, _) in VARIANTS.items()}
     if arguments.page:
         kept = json.loads(RESULTS.read_text())
+        kept |= _taken(arguments.figures, {name: of_it for name, of_it in kept.items() if not _is_emulated(of_it)})
         for name, traits in today.items():
             engine, options = VARIANTS[name]
             of_it = kept.setdefault(name, {"engine": engine, "reason": "it has not been yet"})
@@ -155,13 +156,7 @@ def main() -> None:
     if arguments.write:
         arguments.write.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
         return
-    if arguments.figures:
-        elsewhere = json.loads(arguments.figures.read_text())
-        found |= {
-            name: of_it
-            for name, of_it in elsewhere.items()
-            if "figures" in of_it and "figures" not in found.get(name, {})
-        }
+    found |= _taken(arguments.figures, found)
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     # What could not be measured here and now leaves what was measured before, which says when and where.
     kept |= {name: of_it for name, of_it in found.items() if "figures" in of_it or "figures" not in kept.get(name, {})}
@@ -170,8 +165,21 @@ def main() -> None:
     print("\n".join(["not measured here:", *failed]) if failed else "all engines were measured")
 
 
+def _taken(path: Path | None, have: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was measured on another machine and is not among the figures that we have."""
+    elsewhere = {} if path is None else json.loads(path.read_text())
+    return {
+        name: of_it for name, of_it in elsewhere.items() if "figures" in of_it and "figures" not in have.get(name, {})
+    }
+
+
+def _is_emulated(of_it: Mapping[str, Any]) -> bool:
+    return bool(of_it.get("machine", {}).get("emulated"))
+
+
 def _keep(kept: dict[str, Any]) -> None:
-    RESULTS.write_text(json.dumps({name: kept[name] for name in VARIANTS if name in kept}, indent=2) + "\n")
+    kept = {name: kept[name] for name in VARIANTS if name in kept}
+    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
     print(f"the table and the picture are in {write_page(kept)}")
 
 
