@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import pytest
@@ -15,6 +14,7 @@ from actbox.sandbox.engines.hyperlight.pool import Pool
 from actbox.testing import SandboxContract, case
 from actbox.testing.cases.case import Cases
 from actbox.testing.cases.needs import word
+from tests.engines.hyperlight.conftest import EMULATED
 
 # Cases about what a sandbox starts and leaves; all others may have the machines of those before.
 _LIVES = ("LifecycleCases", "NothingLeftCases")
@@ -61,6 +61,6 @@ class ContractInMachines(InMachines, SandboxContract):
     @case(word("repeat"))
     async def test_two_megabytes_of_output(self, box: Sandbox) -> None:
         """In many lines."""
-        lines = 1_000 if os.environ.get("ACTBOX_EMULATED") == "1" else 20_000
+        lines = 1_000 if EMULATED else 20_000
         result = await box.run(self.program(self.words.repeat(lines, self.words.say("x" * 99))))
         assert (result.success, len(result.stdout)) == (True, 100 * lines)

@@ -25,6 +25,9 @@ class Dialect(JavaScript):
     def read(self, path: str) -> str:
         return f"files.read({self.literal(path)})"
 
+    def write_large(self, path: str, mebibytes: int) -> str:
+        return f"files.write({self.literal(path)}, new Uint8Array({mebibytes} * 2 ** 20));\n"
+
 
 class TestHyperlightJavaScript(ContractInMachines):
     """The contract."""
