@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,9 @@ def main() -> None:
         raise SystemExit("\n".join(outdated(json.loads(RESULTS.read_text()), today)) or 0)
     effort = QUICK if arguments.quick else FULL
     about = machine()
+    if about.get("emulated"):  # and perhaps beside others, so that a machine within the machine takes its time
+        for module, name in (("check", "CHECK_SECONDS"), ("machine", "START_SECONDS")):
+            setattr(import_module(f"actbox.sandbox.engines.hyperlight.{module}"), name, 200.0)
     found: dict[str, Any] = {}
     for name in arguments.only or VARIANTS:
         print(f"measuring {name} …", file=sys.stderr)
