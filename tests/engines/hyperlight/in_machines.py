@@ -56,7 +56,7 @@ class InMachines(Cases):
 
 
 class ContractInMachines(InMachines, SandboxContract):
-    """The contract. Where the processor is emulated a line of output takes ten milliseconds: there are fewer."""
+    """The contract, with fewer lines of output where the processor is emulated: each takes ten milliseconds there."""
 
     @case(word("repeat"))
     async def test_two_megabytes_of_output(self, box: Sandbox) -> None:
