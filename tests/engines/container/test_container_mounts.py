@@ -12,7 +12,7 @@ from actbox import FileMount, Policy, SandboxUnavailable
 from actbox.sandbox.engines.container import shown
 from actbox.sandbox.engines.container.client import Client
 from actbox.sandbox.nursery.host_mounts import HostMounts
-from tests.engines.container.containers import names_of, needs
+from tests.engines.container.containers import RUNTIMES, names_of, needs
 
 pytestmark = pytest.mark.engines
 
@@ -94,3 +94,36 @@ async def test_where_that_cannot_be_seen_what_programs_can_replace_is_not_mounte
     policy = Policy(mounts=[FileMount(folders.inner, "/data")])
     async with actbox.open_sandbox("container", policy=policy, runtime="runsc") as box:
         assert (await box.run("open('/data/name').read()")).value == "inner"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("place", ["/workspace/proj", "/workspace/output/proj", "/workspace/a/b"])
+async def test_a_container_that_is_emptied_for_the_next_leaves_what_is_mounted(
+    tmp_path: Path, runtime: str, place: str
+) -> None:
+    client = needs(runtime)
+    tmp_path.chmod(0o755)
+    (tmp_path / "sub").mkdir(0o755)
+    (tmp_path / "sub" / "deep").write_text("deep")
+    (tmp_path / "file").write_text("file")
+    policy = Policy(mounts=[FileMount(tmp_path, place, "rw"), FileMount(tmp_path / "file", "/workspace/one", "ro")])
+    async with actbox.open_sandbox("container", policy=policy, runtime=runtime) as box:
+        own = names_of(client)
+        assert (await box.run_alone("open('left', 'w').close()")).success
+        first = names_of(client) - own
+        found = await box.run_alone(f"import os; [sorted(os.listdir({place!r})), os.path.exists('left')]")
+        assert found.value == [["file", "sub"], False]
+        assert names_of(client) - own == first, "another container was made"
+    assert (tmp_path / "sub" / "deep").read_text() == "deep"
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path, tmp_path / "sub")] == [0o755, 0o755]
+
+
+async def test_a_folder_above_a_mount_that_a_program_has_renamed_is_not_emptied(tmp_path: Path) -> None:
+    needs()
+    tmp_path.chmod(0o755)
+    (tmp_path / "file").write_text("file")
+    policy = Policy(mounts=[FileMount(tmp_path, "/workspace/a/b", "rw")])
+    async with actbox.open_sandbox("container", policy=policy) as box:
+        assert (await box.run_alone("import os; os.rename('a', 'c'); os.mkdir('a')")).success
+        assert (await box.run_alone("import os; os.listdir('a/b')")).value == ["file"]
+    assert (tmp_path / "file").read_text() == "file"

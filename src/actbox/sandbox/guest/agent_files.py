@@ -182,7 +182,7 @@ class FileService:
         return {"left_out": [path[:4000] for path in left_out[:8]], "more": len(left_out), "end": end, "empty": False}
 
     def _do_empty(self, operation: _Operation, request: Dict[str, Any]) -> Any:
-        self._tree.empty(["input"])
+        self._tree.empty(["input", *request["kept"]])
         self._tree.make_dir(["output"])
 
     def _send_lines(self, operation: _Operation, things: Iterator[Any]) -> None:

@@ -165,8 +165,11 @@ class Tree:
             os.close(folder)
 
     def empty(self, kept: Sequence[str]) -> None:
-        """Remove everything but what is to be kept, which is left as it is."""
-        _empty(self._top, kept)
+        """Remove everything but what is to be kept (relative paths), which is left as it is, and the folders above it.
+
+        Raises `OSError` (`EBUSY`) where something else is mounted: nothing in a mount is removed.
+        """
+        _empty(self._top, [path.split("/") for path in kept])
 
     def _make_output_anew(self) -> bool:
         try:
@@ -221,14 +224,20 @@ def empty_open_folder(folder: int) -> None:
     _empty(folder, ())
 
 
-def _empty(folder: int, kept: Sequence[str]) -> None:
+def _empty(folder: int, kept: Sequence[Sequence[str]]) -> None:
     with os.scandir(folder) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     for name, is_folder in entries:
-        if is_folder and name not in kept:
-            os.chmod(name, 0o700, dir_fd=folder)
+        below = [names[1:] for names in kept if names[0] == name]
+        if below and all(below):
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                _empty(inner, below)
+            finally:
+                os.close(inner)
+        elif is_folder and not below:
             _remove_tree(folder, name)
-        elif not is_folder:
+        elif not below:
             os.unlink(name, dir_fd=folder)
 
 
@@ -246,10 +255,16 @@ def _step(folder: int, name: str, make: bool) -> int:
 
 
 def _remove_tree(folder: int, name: str) -> None:
-    """Remove a folder and all below it, however deep: each folder in it is moved up, so that one is open at a time."""
+    """Remove a folder and all below it, however deep: each folder in it is moved up, so that one is open at a time.
+
+    Raises `OSError` (`EBUSY`) at a folder that is a mount: what is in it is not this folder's.
+    """
+    device = os.fstat(folder).st_dev
     left = [name]
     while left:
         name = left.pop()
+        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_dev != device:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         with contextlib.suppress(OSError):  # a program may have locked it, which keeps its owner from nothing
             os.chmod(name, 0o700, dir_fd=folder)
         inner = os.open(name, _FOLDER, dir_fd=folder)
@@ -258,6 +273,8 @@ def _remove_tree(folder: int, name: str) -> None:
                 entries = list(found)
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_dev != device:
+                        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
                     with contextlib.suppress(OSError):
                         os.chmod(entry.name, 0o700, dir_fd=inner)
                     left.append(_new_name())

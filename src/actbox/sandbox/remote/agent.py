@@ -237,9 +237,12 @@ class Agent:
             lambda: self.connection, root, most_mib=most_mib, input_folder=input_folder, is_quiet=is_quiet
         )
 
-    def empty(self) -> None:
-        """Remove all files of the workspace but those below `input`. Blocks. Raises `OSError`."""
-        ask(self.connection, {"op": "empty"}, most=0)
+    def empty(self, kept: Sequence[str] = ()) -> None:
+        """Remove all files of the workspace but what is below `input`, and at these relative paths, and leads there.
+
+        Blocks. Raises `OSError`.
+        """
+        ask(self.connection, {"op": "empty", "kept": list(kept)}, most=0)
 
     def close(self) -> None:
         """End it with all its guests, and wait for that. Blocks; does nothing a second time, nor in a forked child."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from actbox.core.domains import AllowedDomain
+from actbox.core.errors import FileError
 from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 
-from .case import Cases, OpenBox, case, failed
+from .case import Cases, OpenBox, case, failed, kept
 from .needs import DOMAINS, FILES, mount, word
 
 
@@ -58,6 +60,29 @@ class MountCases(Cases):
         box = await open_box(Policy(mounts=(FileMount(folder, "/data", "rw"),)))
         assert (await box.run(self.program(self.words.write("/data/a.txt", "changed")))).success
         assert (folder / "a.txt").read_text() == "changed"
+
+    @case(mount("rw"), word("write"))
+    async def test_what_is_mounted_outlives_workspaces(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """Of a throwaway workspace nothing is left; what is mounted in it is the host's, and stays."""
+        folder = self._folder(tmp_path)
+        modes = [path.stat().st_mode for path in (folder, folder / "sub")]
+        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/work/data", "rw"),)))
+        read = self.program(self.words.answer(self.words.read("/workspace/work/data/sub/ü.txt")))
+        for _ in range(3):
+            assert self.words.answered(await box.run_alone(read)) == "deeper"
+        await box.stop()
+        assert ((folder / "a.txt").read_text(), (folder / "sub" / "ü.txt").read_text()) == ("of the host", "deeper")
+        assert [path.stat().st_mode for path in (folder, folder / "sub")] == modes
+
+    @case(mount("rw"), FILES, word("write"))
+    async def test_nothing_in_a_mount_is_removed_with_its_place(self, open_box: OpenBox, tmp_path: Path) -> None:
+        """`remove_file` removes what is in the workspace; a folder in which something is mounted may be refused."""
+        folder = self._folder(tmp_path)
+        box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/work/data", "rw"),)))
+        for path in ("work/data", "work"):
+            with contextlib.suppress(FileError):
+                await box.remove_file(path, recursive=True)
+        assert ((folder / "a.txt").read_text(), (folder / "sub" / "ü.txt").read_text()) == ("of the host", "deeper")
 
     @case(mount("overlay"), word("write"))
     async def test_what_a_program_changes_in_an_overlay_it_alone_sees(self, open_box: OpenBox, tmp_path: Path) -> None:

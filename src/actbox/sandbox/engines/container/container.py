@@ -18,7 +18,7 @@ from typing import Final
 from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError, SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.core.mounts import FileMount
+from actbox.core.mounts import WORKSPACE, FileMount
 from actbox.sandbox.engines.linux.stock import inodes_for
 from actbox.sandbox.nursery.identity import has_privilege
 from actbox.sandbox.remote.agent import Agent, AgentConfig, agent_arguments
@@ -144,7 +144,9 @@ class Container:
 
     def empty(self) -> None:
         """Make it as good as new: nothing of the workspace is left. Nothing must run any more. Raises `OSError`."""
-        self.agent().empty()
+        self.agent().empty(
+            [path.removeprefix(f"{WORKSPACE}/") for _, path in self._build.mounts if path.startswith(f"{WORKSPACE}/")]
+        )
         folder = os.open(self.input_folder, _OPEN_FOLDER)
         try:  # it stays the folder that is mounted, and so do the places in it where something is
             _empty(folder, {part for path, _ in self._build.input_points for part in _ways_to(path)})
