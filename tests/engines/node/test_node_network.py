@@ -62,3 +62,17 @@ async def test_fetch_reaches_an_allowed_host_with_its_secret_and_only_with_its_m
         result, _ = await run(box, "(await fetch(TARGET)).status", other.url)
         assert result.value == 403 or (result.error is not None and result.error.type == "TypeError")
         assert not other.asked
+
+
+@pytest.mark.parametrize("code", ["await fetch(TARGET)", _OVER_HTTPS], ids=["fetch", "https"])
+async def test_an_https_request_that_the_policy_refuses_says_so(code: str) -> None:
+    async with actbox.open_sandbox("node", policy=Policy(domains=[AllowedDomain("x.example")])) as box:
+        result, told = await run(box, code, "https://other.example/")
+        assert result.error is not None
+        assert (result.error.kind.value, [event.decision for event in told]) == ("NETWORK", ["refused"])
+        refused = "Refused by the network policy: https://other.example is not allowed. Allowed: x.example."
+        assert result.error.hint == refused
+
+        result, _ = await run(box, code, "https://other.example:8443/")  # to which no proxy listens
+        assert result.error is not None
+        assert (result.error.kind.value, "that the policy allows" in result.error.hint) == ("NETWORK", True)

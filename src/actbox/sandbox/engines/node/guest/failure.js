@@ -13,6 +13,10 @@ const TAKE_LESS = "work on less at a time: read in chunks, keep fewer columns, u
 const NO_WAY = "this sandbox has no network; use the tools or the files that it was given";
 const FEW_WAYS = "only hosts that the policy allows can be reached";
 const NO_NETWORK = new Set(["ENOTFOUND", "EAI_AGAIN", "ENETUNREACH", "EHOSTUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
+// Every name leads to this loopback where there is a proxy, on which few ports are listened to; what the policy refuses
+// of TLS ends with an alert (RFC 8446, section 6.2), which Node tells as a code, or as words beside EPROTO.
+const REFUSED = new Set(["ECONNREFUSED", "ERR_SSL_TLSV1_ALERT_ACCESS_DENIED"]);
+const REFUSED_IN_WORDS = /alert access denied/;
 const SYSTEM = {
   EFBIG: ["DISK", "file_mib", "write smaller files"],
   ENOSPC: ["DISK", "workspace_mib", "write less, or remove files that are no longer needed"],
@@ -110,7 +114,8 @@ function classify(thrown, program) {
   }
   const code = thrown?.code;
   if (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") return missing(thrown);
-  if (metNoNetwork(thrown)) return ["NETWORK", "", "NODE_EXTRA_CA_CERTS" in process.env ? FEW_WAYS : NO_WAY];
+  const hasProxy = "HTTP_PROXY" in process.env;
+  if (metNoNetwork(thrown, hasProxy)) return ["NETWORK", "", hasProxy ? FEW_WAYS : NO_WAY];
   if (code === "EACCES" && thrown.syscall !== "spawn") return SYSTEM.EPERM;
   if (code === "EAGAIN" && /^(?:spawn|fork|clone|uv_thread)/.test(thrown.syscall ?? "")) return tooMany();
   if (code === "ERR_WORKER_INIT_FAILED") return tooMany();
@@ -131,14 +136,18 @@ function tooMany() {
   return ["PROCESSES", "processes", "start fewer processes and threads at once, and wait for them"];
 }
 
-function metNoNetwork(thrown) {
+function metNoNetwork(thrown, hasProxy) {
   const seen = new Set();
   for (let at = thrown; at instanceof Error && !seen.has(at); at = at.cause) {
     seen.add(at);
-    if (NO_NETWORK.has(at.code)) return true;
-    if (at instanceof AggregateError && at.errors.some((error) => NO_NETWORK.has(error?.code))) return true;
+    const errors = at instanceof AggregateError ? [at, ...at.errors] : [at];
+    if (errors.some((error) => NO_NETWORK.has(error?.code) || (hasProxy && isRefusal(error)))) return true;
   }
   return false;
+}
+
+function isRefusal(error) {
+  return REFUSED.has(error?.code) || (error?.code === "EPROTO" && REFUSED_IN_WORDS.test(error.message));
 }
 
 function nameHint(thrown, toolNames) {
