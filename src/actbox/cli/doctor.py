@@ -33,7 +33,8 @@ _TRIALS: Final = {
 def examine(names: Sequence[str], *, as_json: bool) -> int:
     """Try engines, all where none is named, and print what was found. Return 0 where one isolates programs, else 1.
 
-    Where none is named only those count that `auto` would take.
+    Where none is named only those count that `auto` would take, and it is said which that is: the named ones alone do
+    not tell.
     """
     if unknown := [name for name in names if name not in ENGINES]:
         raise UsageError(f"there is no engine {unknown[0]}", f"there are: {', '.join(ENGINES)}")
@@ -49,16 +50,18 @@ def examine(names: Sequence[str], *, as_json: bool) -> int:
             "actbox": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
-            "auto": strongest,
+            **({} if names else {"auto": strongest}),
             "engines": [finding.to_dict() for finding in findings],
         }
         if not print_document(document):
             return BROKEN_PIPE
     else:
-        from .doctor_table import print_findings
+        from .doctor_table import print_conclusion, print_findings
 
-        print_findings(findings, strongest)
-    return 0 if strongest or (names and isolating) else 1
+        print_findings(findings)
+        if not names:
+            print_conclusion(findings, strongest)
+    return 0 if (isolating if names else strongest) else 1
 
 
 def _progress(engines: Sequence[str], as_json: bool) -> list[Finding]:

@@ -10,23 +10,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from actbox._version import __version__
-from actbox.sandbox.languages import FULL_CPYTHON
 
 from .finding import Finding
 
 _COLOURS = {"holds": "green", "does not hold": "red", "unknown": "yellow"}
 
 
-def print_findings(findings: Sequence[Finding], strongest: str | None) -> None:
-    """Print a table for each engine that works, the reason and advice for each that does not, and a conclusion."""
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Print a table for each engine that works, the reason and advice for each that does not."""
     console = Console(highlight=False)
     console.print(f"actbox {__version__}, Python {platform.python_version()}, {escape(platform.platform())}\n")
     for finding in findings:
         _print_finding(console, finding)
+
+
+def print_conclusion(findings: Sequence[Finding], strongest: str | None) -> None:
+    """Print which engine `auto` takes, from the findings of every engine."""
+    console = Console(highlight=False)
     if strongest:
         console.print(f"[green]actbox uses the {strongest} engine here.[/]", soft_wrap=True)
-        return
-    if not any(finding.check.engine in FULL_CPYTHON for finding in findings):
         return
     by_name = [finding.check.engine for finding in findings if finding.isolates]
     sentence = (
