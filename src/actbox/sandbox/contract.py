@@ -341,7 +341,8 @@ class Sandbox(Files):
         where `traits.sessions` is false or, for a `forkable` one, `traits.fork`.
         """
         raise Unsupported(
-            f"the {self.traits.engine} engine keeps no state between runs; write what must last to a file in /workspace"
+            f"the {self.traits.engine} engine keeps no state between runs; the linux engine does. Write what must last"
+            " to a file in the workspace"
         )
 
     async def __aenter__(self) -> Self:

@@ -24,6 +24,19 @@ FULL_CPYTHON: Final[tuple[str, ...]] = tuple(engine.name for engine in TABLE.val
 """The engines of full CPython, strongest first."""
 
 
+def engine_instead(languages: tuple[str, ...]) -> str:
+    """Return the engine to name to whom one of these languages lacks something: the strongest of the first."""
+    return ENGINES_OF.get(languages[0], FULL_CPYTHON)[0]
+
+
+def cannot_fork(traits: Traits) -> Unsupported:
+    """Return the error for a session that is to be forked and cannot be, with the way to one that can."""
+    if traits.fork:
+        return Unsupported("only a session that was opened with session(forkable=True) can be forked")
+    can = "the linux and monty engines can" + ("" if "python" in traits.languages else ", which run Python")
+    return Unsupported(f"the {traits.engine} engine cannot fork sessions; {can}")
+
+
 def language_of(engine: str) -> str:
     """Return the language that an engine takes a plain text for; for `auto` that is Python."""
     return TABLE[engine].languages[0] if engine in TABLE else "python"

@@ -19,7 +19,6 @@ from actbox.core.errors import (
     ErrorKind,
     SandboxStopped,
     SandboxUnavailable,
-    Unsupported,
 )
 from actbox.core.events import Event
 from actbox.core.policy import Policy, check_variables
@@ -32,7 +31,7 @@ from .contract import Command, Session, Tools
 from .ending import Stop
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
-from .languages import in_language
+from .languages import cannot_fork, in_language
 from .requests import arguments_of, check_names, encode_program, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
@@ -193,7 +192,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
     def session(self, *, forkable: bool = False) -> Session:
         if forkable and not self.traits.fork:
-            raise Unsupported(f"the {self.traits.engine} engine cannot fork sessions; open one without forkable")
+            raise cannot_fork(self.traits)
         workspace = self._running()
 
         def check_open() -> None:
@@ -210,7 +209,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
 
         return LocalSession(
             SessionPlace(
-                engine=self.traits.engine,
+                traits=self.traits,
                 limits=self.policy.limits,
                 forkable=forkable,
                 workspace=workspace,

@@ -23,7 +23,6 @@ from actbox.core.errors import (
     InvalidValue,
     SandboxStopped,
     SandboxUnavailable,
-    Unsupported,
 )
 from actbox.core.events import Event
 from actbox.core.limits import Limits
@@ -38,10 +37,12 @@ from .ending import Ending, Stop
 from .files import WorkspaceFiles
 from .guest import wire
 from .guest_process import GuestProcess
+from .languages import cannot_fork
 from .requests import encode_program, seconds_of, source_of
 from .runs import SHORT_SECONDS, Collector, Run, ending_of, events_of, failed_result, streams_of
 from .slots import slots
 from .storage import Output, Storage
+from .traits import Traits
 from .verdict import verdict
 from .whole import whole
 
@@ -61,7 +62,7 @@ _LOST = "the state of the session is lost; open a new one"
 class SessionPlace:
     """What a session needs of the sandbox that it is in."""
 
-    engine: str
+    traits: Traits
     limits: Limits
     forkable: bool
     workspace: Storage
@@ -174,7 +175,7 @@ class LocalSession(WorkspaceFiles, Session):
                 queued = (time.perf_counter() - asked) * 1000
                 run = _SessionRun(
                     guest,
-                    place.engine,
+                    place.traits.engine,
                     toolset,
                     source_of(program),
                     seconds,
@@ -192,7 +193,7 @@ class LocalSession(WorkspaceFiles, Session):
     async def fork(self) -> LocalSession:
         """Copy the guest between two programs."""
         if not self._place.forkable:
-            raise Unsupported("only a session that was opened with session(forkable=True) can be forked")
+            raise cannot_fork(self._place.traits)
         self.check_loop()
         async with self._turn:
             self._check_open()
@@ -244,7 +245,8 @@ class LocalSession(WorkspaceFiles, Session):
     async def _ask(self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int]) -> ExecutionResult:
         """Have a guest do something besides programs; return what came of it. Closes the descriptors."""
         seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds)
-        async with _SessionRun(guest, self._place.engine, Toolset.of(None), "", seconds, 0.0, _nothing, None) as step:
+        engine = self._place.traits.engine
+        async with _SessionRun(guest, engine, Toolset.of(None), "", seconds, 0.0, _nothing, None) as step:
             step.start(frame, descriptors)
             return await step.finish()
 
@@ -253,7 +255,7 @@ class LocalSession(WorkspaceFiles, Session):
         return self._place.workspace
 
     def _failed(self, message: str, hint: str) -> ExecutionResult:
-        return replace(failed_result(self._place.engine, message, hint), state_kept=False)
+        return replace(failed_result(self._place.traits.engine, message, hint), state_kept=False)
 
     def check_loop(self) -> None:
         """Raise `InvalidValue` in another event loop than the one in which it began, and as `Owner.check` does."""

@@ -175,7 +175,7 @@ def test_runs_are_kept_from_each_other_and_reach_domains_and_mounts_in_two_modes
 def test_javascript_has_no_sessions_and_says_so() -> None:
     box = actbox.open_sandbox("hyperlight", backend="javascript")
     assert box.traits.languages == ("javascript",)
-    with pytest.raises(Unsupported, match="no sessions"):
+    with pytest.raises(Unsupported, match="no sessions; the node engine has"):
         box.session()
 
 

@@ -124,8 +124,12 @@ async def test_a_program_that_computes_too_long_ends_its_session(box: Sandbox) -
 
 
 async def test_a_session_cannot_be_forked(box: Sandbox) -> None:
-    with pytest.raises(Unsupported, match="the node engine cannot fork sessions"):
+    refusal = "the node engine cannot fork sessions; the linux and monty engines can, which run Python"
+    with pytest.raises(Unsupported, match=refusal):
         box.session(forkable=True)
+    async with box.session() as session:
+        with pytest.raises(Unsupported, match=refusal):
+            await session.fork()
 
 
 async def test_a_closed_session_runs_nothing_more(box: Sandbox) -> None:

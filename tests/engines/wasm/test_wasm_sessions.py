@@ -72,8 +72,12 @@ async def test_sessions_do_not_see_each_other(box: Sandbox) -> None:
 
 
 async def test_a_fork_is_refused(box: Sandbox) -> None:
-    with pytest.raises(actbox.Unsupported):
+    refusal = "the wasm engine cannot fork sessions; the linux and monty engines can"
+    with pytest.raises(actbox.Unsupported, match=refusal):
         box.session(forkable=True)
+    async with box.session() as session:
+        with pytest.raises(actbox.Unsupported, match=refusal):
+            await session.fork()
 
 
 async def test_the_processor_time_is_the_sessions_as_a_whole() -> None:

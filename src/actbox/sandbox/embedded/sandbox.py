@@ -24,7 +24,7 @@ from actbox.sandbox.contract import Command, Session, Tools
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.files import WorkspaceFiles, place_files
 from actbox.sandbox.host_folders import make_folder, remove_folder
-from actbox.sandbox.languages import in_language
+from actbox.sandbox.languages import cannot_fork, engine_instead, in_language
 from actbox.sandbox.requests import check_names, seconds_of
 from actbox.sandbox.siblings import AloneInSiblings, Siblings
 from actbox.sandbox.slots import Slots
@@ -144,7 +144,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
 
     async def _open_state(self) -> State:
         """Return an interpreter for a session. Raises `SandboxUnavailable`."""
-        raise Unsupported(f"the {self.traits.engine} engine has no sessions; the linux engine has")
+        raise self._no_sessions()
 
     async def _open(self) -> None:
         """Make ready what programs need. Raises `SandboxUnavailable`."""
@@ -214,9 +214,9 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
 
     def session(self, *, forkable: bool = False) -> Session:
         if not self.traits.sessions:
-            raise Unsupported(f"the {self.traits.engine} engine has no sessions; the linux engine has")
+            raise self._no_sessions()
         if forkable and not self.traits.fork:
-            raise Unsupported(f"the {self.traits.engine} engine cannot fork sessions; open one without forkable")
+            raise cannot_fork(self.traits)
         place = self._there()
 
         def check_open() -> None:
@@ -230,6 +230,7 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
             self._sessions,
             storage=self._storage,
             check_open=check_open,
+            traits=self.traits,
             forkable=forkable,
         )
         self._sessions.add(session)
@@ -287,7 +288,8 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
         asked = in_language(program, self.traits)
         toolset = Toolset.for_run(tools)
         if len(toolset) and not self.traits.tools:
-            raise Unsupported(f"the {engine} engine has no tools; the linux engine has")
+            other = engine_instead(self.traits.languages)
+            raise Unsupported(f"the {engine} engine has no tools; the {other} engine has")
         check_names(asked, toolset)
         await place_files(asked, place.workspace)
 
@@ -346,6 +348,12 @@ class EmbeddedSandbox(WorkspaceFiles, AloneInSiblings):
 
     def _running(self) -> Storage:
         return self._there().workspace
+
+    def _no_sessions(self) -> Unsupported:
+        traits = self.traits
+        return Unsupported(
+            f"the {traits.engine} engine has no sessions; the {engine_instead(traits.languages)} engine has"
+        )
 
     def _refuse_commands(self) -> NoReturn:
         raise Unsupported(f"the {self.traits.engine} engine runs no commands; the linux engine does")

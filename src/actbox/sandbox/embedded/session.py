@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from actbox.core.after_fork import Owner
-from actbox.core.errors import CannotFork, ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.core.errors import CannotFork, ErrorInfo, ErrorKind, SandboxStopped, SandboxUnavailable
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -16,7 +16,9 @@ from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.contract import Session, Tools
 from actbox.sandbox.ending import Stop
 from actbox.sandbox.files import WorkspaceFiles
+from actbox.sandbox.languages import cannot_fork
 from actbox.sandbox.storage import Storage
+from actbox.sandbox.traits import Traits
 from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED
 
 from .evaluation import Evaluation, Outcome, State
@@ -52,6 +54,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
         *,
         storage: OpenStorage,
         check_open: Callable[[], None],
+        traits: Traits,
         forkable: bool,
         is_copy: bool = False,
     ) -> None:
@@ -66,6 +69,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
         self._sessions = sessions
         self._storage = storage
         self._check_sandbox = check_open
+        self._traits = traits
         self._forkable = forkable
         self._is_copy = is_copy
         self._turn = asyncio.Lock()
@@ -136,7 +140,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
         """Return a live copy, with a copy of the files."""
         self._owner.check()
         if not self._forkable:
-            raise Unsupported("the session was not opened as forkable: use session(forkable=True)")
+            raise cannot_fork(self._traits)
         async with self._turn:
             state = await self._started()
             if not state.alive:
@@ -154,6 +158,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
             self._sessions,
             storage=self._storage,
             check_open=self._check_sandbox,
+            traits=self._traits,
             forkable=True,
             is_copy=True,
         )

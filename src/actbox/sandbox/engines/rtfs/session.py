@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, Unsupported
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped
 from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -17,10 +17,12 @@ from actbox.rtfs.host import PURE, Host
 from actbox.rtfs.values import Value
 from actbox.sandbox.contract import Session, Tools
 from actbox.sandbox.ending import Stop
+from actbox.sandbox.languages import cannot_fork
 
 from .calls import RunHost
 from .no_files import NoFiles
 from .running import RtfsRun
+from .traits import TRAITS
 
 _CLOSED = Stop(ErrorKind.CANCELLED, "the session was closed")
 
@@ -81,7 +83,7 @@ class RtfsSession(NoFiles, Session):
 
     async def fork(self) -> RtfsSession:
         if not self._forkable:
-            raise Unsupported("a session is forked if it was opened with box.session(forkable=True)")
+            raise cannot_fork(TRAITS)
         self._check_usable()
         async with self._turn:
             self._check_usable()
