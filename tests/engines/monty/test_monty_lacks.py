@@ -53,6 +53,7 @@ _LACKING = [
     "'a'.encode('latin-1')",
     "def f(): pass\nf.__name__",
     "class A: pass\nA().__dict__",
+    "def f(): pass\nf.x = 1",
     # of the standard library
     "import threading",
     "import subprocess",
@@ -87,6 +88,7 @@ async def test_what_is_missing_is_told_with_the_engine_that_has_it(box: Sandbox,
         "print(1, nothing=2)",
         "import math\nmath.nothing",
         "class A: pass\nA().foo",
+        "[].foo = 1",
         "def f(a): pass\nf(b=1)",
         "def default(default): pass\ndefault(key=1)",
     ],
@@ -108,5 +110,6 @@ async def test_the_line_of_a_method_that_would_not_be_called_is_told(box: Sandbo
     error = (await box.run("print('begun')\nclass A:\n    def __len__(self):\n        return 0")).error
     assert error is not None
     assert error.line == 3
+    assert error.hint == "do without it, or run the program in the linux engine, which is full CPython"
     named = await box.run("text = 'def __len__(self)'\ndef __len__(x): return 4\n__len__(text)")
     assert named.value == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import TypedDict
 
@@ -89,6 +90,39 @@ def test_options_that_make_no_sense_are_refused() -> None:
     for options in ({"type_check": 1}, {"type_check_stubs": None}, {"heap": "1"}):
         with pytest.raises(actbox.InvalidValue):
             actbox.open_sandbox("monty", **options)
+    with pytest.raises(actbox.InvalidValue, match="give type_check=True as well"):
+        actbox.open_sandbox("monty", type_check_stubs="x: int")
+    with pytest.raises(actbox.InvalidValue, match="no Python: line 2"):
+        actbox.open_sandbox("monty", type_check=True, type_check_stubs="x: int\ndef (")
+
+
+@pytest.mark.parametrize(
+    ("stubs", "said"),
+    [
+        ("x: int\ndef f(a: Nope) -> int: ...", "line 2: Name `Nope`"),
+        ("import numpy as np\nx: np.ndarray", "line 1: .*`numpy`"),
+    ],
+)
+async def test_stubs_that_name_what_the_check_does_not_know_are_refused(stubs: str, said: str) -> None:
+    with pytest.raises(actbox.InvalidValue, match=said):
+        await actbox.open_sandbox("monty", type_check=True, type_check_stubs=stubs).start()
+
+
+async def test_stubs_are_declarations_without_bodies() -> None:
+    stubs = "from typing import Protocol\nclass P(Protocol):\n    def n(self) -> int: ...\nrow: P\nfailed: ToolError"
+    async with actbox.open_sandbox("monty", type_check=True, type_check_stubs=stubs) as box:
+        error = (await box.run("row.m()")).error
+        assert error is not None and "`P`" in error.message, error
+
+
+async def test_the_check_knows_every_builtin_name_that_the_interpreter_has(checked: Sandbox) -> None:
+    names = [name for name in dir(builtins) if name.isidentifier() and not name.startswith("_") and name != "None"]
+    trial = "".join(f"try:\n    {name}\n    found.append('{name}')\nexcept NameError:\n    pass\n" for name in names)
+    async with actbox.open_sandbox("monty") as box:
+        found = (await box.run(f"found = []\n{trial}found")).value
+    assert {"abs", "IsADirectoryError"} < set(found)
+    result = await checked.run("\n".join([*found, "1"]))
+    assert result.success, result.error
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from .lacking import not_called
 from .library import Interpreter, Workers
 from .mounted import Mounted
 from .steps import Failed, IllTyped, Lost, Settings
+from .stubs import try_stubs
 from .traits import TRAITS
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class MontySandbox(EmbeddedSandbox):
         self._options = {"type_check": type_check, "type_check_stubs": type_check_stubs, "script_name": script_name}
         self._type_check = type_check
         self._stubs = type_check_stubs
+        self._stubs_tried = family is not None
         self._script_name = script_name
         self._workers: Workers = family._workers if family else Workers()
         self._mounted: Mounted | None = None
@@ -69,6 +71,9 @@ class MontySandbox(EmbeddedSandbox):
     async def _open(self) -> None:
         await run_blocking(self._workers.open)
         try:
+            if self._stubs and not self._stubs_tried:
+                await run_blocking(try_stubs, self._workers, self._stubs)
+                self._stubs_tried = True
             self._mounted = Mounted(self.policy.mounts)
         except BaseException:
             await run_blocking(self._workers.close)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 _NO_ATTRIBUTE = re.compile(r"(module |type object )?'([\w.]+)' (?:object )?has no attribute '(\w+)'")
+_NO_NEW_ATTRIBUTE = re.compile(r"'(function|module)' object has no attribute '\w+' and no __dict__ for setting")
 _NO_ARGUMENT = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
 _NO_ENCODING = re.compile(r"unknown encoding: (\S+)")
 _NO_INSTANCES = re.compile(r"cannot create '(\w+)' instances")
@@ -40,6 +41,8 @@ _MOST_PARSED = 1_000_000
 
 def lacking(type: str, message: str) -> str:
     """Return what the interpreter has not, such as `int.from_bytes`, where that is what an error says; else nothing."""
+    if type == "AttributeError" and (found := _NO_NEW_ATTRIBUTE.match(message)):
+        return f"{found[1]}s take no attributes"
     if type == "AttributeError" and (found := _NO_ATTRIBUTE.match(message)):
         kind, owner, name = found.groups()
         has = _module_has(owner, name) if kind == "module " else _type_has(owner, name)

@@ -18,6 +18,7 @@ from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, EXIT_TIMEOUT
 from actbox.tools.problems import suggestion
 
 from .declared import compiles
+from .findings import findings_in
 from .lacking import lacking
 from .steps import Failed, IllTyped, Lost
 
@@ -25,7 +26,6 @@ _KILLED: Final = 137
 _MAX_MESSAGE = 20_000
 _MAX_TRACEBACK = 50_000
 _FILE = re.compile(r'^(  File )"<python-input-(\d+)>"', re.MULTILINE)
-_FINDING = re.compile(r"^.*?:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")
 _TOO_LARGE = re.compile(r"frame of \d+ bytes exceeds the maximum")
@@ -42,7 +42,8 @@ _OF_FAILURES: Final[Mapping[Failure, tuple[ErrorKind, str]]] = {
     ),
     "network": (ErrorKind.NETWORK, "only hosts that the policy allows can be reached, and as it allows"),
 }
-_INSTEAD = "; write it otherwise, or run the program in the linux engine, which is full CPython"
+_IN_LINUX = "run the program in the linux engine, which is full CPython"
+_INSTEAD = f"; write it otherwise, or {_IN_LINUX}"
 _NOT_HERE = f"the monty engine runs a part of Python, which has not this{_INSTEAD}"
 
 
@@ -92,10 +93,11 @@ def failed(
 
 def ill_typed(error: IllTyped) -> Outcome:
     """Return what a program came to that the check of types refused."""
-    findings = [(int(line), rule, words) for line, _, rule, words in _FINDING.findall(str(error))]
-    line = findings[0][0] if findings else None
-    if any(rule == "invalid-syntax" for _, rule, _ in findings):
-        line, _, words = next(finding for finding in findings if finding[1] == "invalid-syntax")
+    findings = findings_in(error)
+    line = findings[0].line if findings else None
+    wrong = next((finding for finding in findings if finding.rule == "invalid-syntax"), None)
+    if wrong is not None:
+        line, _, words = wrong
         hint = f"correct line {line} and send the whole program again"
         return _one(ErrorInfo(kind=ErrorKind.SYNTAX, type="SyntaxError", message=words, line=line, hint=hint))
     said = "; ".join(f"line {line}: {words} [{rule}]" for line, rule, words in findings) or str(error)
@@ -132,7 +134,7 @@ def unsupported(message: str, hint: str, line: int | None = None) -> Outcome:
 
 def not_called(method: str, line: int) -> Outcome:
     """Return what a program comes to that has a special method of which the interpreter knows nothing."""
-    return unsupported(f"the monty engine takes no notice of {method}", f"do without it{_INSTEAD.lstrip(';')}", line)
+    return unsupported(f"the monty engine takes no notice of {method}", f"do without it, or {_IN_LINUX}", line)
 
 
 def _one(info: ErrorInfo) -> Outcome:
