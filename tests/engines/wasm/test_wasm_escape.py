@@ -191,10 +191,22 @@ async def test_no_socket_leads_anywhere(prison: Sandbox) -> None:
             server.accept()
 
 
-async def test_a_network_that_is_not_there_is_named(prison: Sandbox) -> None:
-    result = await prison.run("import urllib.request\nurllib.request.urlopen('http://example.com')")
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import urllib.request\nurllib.request.urlopen('http://example.com')",
+        "import asyncio\nawait asyncio.open_connection('1.1.1.1', 80)",
+        "import asyncio\nawait asyncio.open_connection('example.com', 80)",
+        "import asyncio\nawait asyncio.start_server(print, port=8080)",
+        "import asyncio\nawait asyncio.get_running_loop().getaddrinfo('example.com', 80)",
+    ],
+)
+async def test_a_network_that_is_not_there_is_named(prison: Sandbox, program: str) -> None:
+    result = await prison.run(program)
     assert result.error is not None
     assert result.error.kind is ErrorKind.NETWORK
+    assert "no network" in result.error.hint
+    assert result.error.line == 2
 
 
 def test_what_a_program_prints_is_not_the_hosts_output() -> None:

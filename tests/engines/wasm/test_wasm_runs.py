@@ -147,6 +147,9 @@ async def test_what_was_printed_before_the_end_by_force_is_kept(box: Sandbox) ->
         ("import multiprocessing\nmultiprocessing.Queue()", "processes"),
         ("from concurrent.futures import ProcessPoolExecutor\nProcessPoolExecutor()", "processes"),
         ("import multiprocessing\nmultiprocessing.Pipe()", "sockets"),
+        ("import zoneinfo\nzoneinfo.ZoneInfo('Europe/Oslo')", "time zones"),
+        ("import os\nos.symlink('a', 'b')", "links"),
+        ("import pathlib\npathlib.Path('a').hardlink_to('b')", "links"),
         ("import os\nos.getuid()", "os.getuid"),
         ("import signal\nsignal.alarm(1)", "signal.alarm"),
     ],
@@ -157,6 +160,7 @@ async def test_what_it_has_not_is_refused_with_the_engine_that_has_it(box: Sandb
     assert result.error.kind is ErrorKind.UNSUPPORTED
     assert f"no {names}" in result.error.hint
     assert "linux" in result.error.hint
+    assert result.error.line == program.count("\n") + 1
 
 
 async def test_what_no_python_has_is_the_programs_own_mistake(box: Sandbox) -> None:

@@ -168,3 +168,13 @@ class InboxLoop(BaseEventLoop):
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> Any:
         raise OSError(errno.ENOTSUP, "%s does not support processes." % sys.platform)  # as subprocess has it
+
+    async def _unreachable(self, *args: Any, **kwargs: Any) -> Any:
+        raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+
+    # What else would look for a thread that asks for an address, or for a socket of which no loop here is told.
+    create_connection = create_server = create_datagram_endpoint = _unreachable
+    getaddrinfo = getnameinfo = _unreachable
+
+    async def shutdown_default_executor(self, timeout: Optional[float] = None) -> None:
+        """Do nothing: no thread has ever begun, and another one to wait for them would not either."""

@@ -85,7 +85,7 @@ class _Guest:
         reseed()
         keep_guest_out_of_warnings()
         _own_event_loops(inbox)
-        os.symlink = _no_links  # type: ignore[assignment]
+        os.symlink = os.link = _no_links  # type: ignore[assignment]
         name_what_is_missing()
         leave_out("/python-stdlib/", "<socket_eryx>", "<ssl_eryx>")
         gc.freeze()  # at the end only what the program has made is looked through
@@ -218,8 +218,11 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _no_links(source: Any, target: Any, target_is_directory: bool = False, *, dir_fd: Optional[int] = None) -> None:
-    """Stand for `os.symlink`: the library cannot list a folder any more in which there is a link that leads nowhere."""
+def _no_links(source: Any, target: Any, *args: Any, **options: Any) -> None:
+    """Stand for `os.symlink`: the library cannot list a folder any more in which there is a link that leads nowhere.
+
+    And for `os.link`, which it has not.
+    """
     raise OSError(errno.ENOTSUP, "no links can be made in this sandbox", str(target))
 
 

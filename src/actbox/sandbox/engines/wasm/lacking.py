@@ -23,13 +23,15 @@ _KINDS: Final = (
             r"|^name 'execve?' is not defined$"  # which os.execl and its like call
         ),
     ),
+    ("no time zones by name;", re.compile(r"^'No time zone found with key ")),
+    ("no links in the file system;", re.compile(r"no links can be made in this sandbox")),
     ("no sockets;", re.compile(r"^'_DummySocket' object has no attribute")),
 )
 _NO_ATTRIBUTE: Final = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'$")
 _NO_NAME: Final = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 _ERRORS: Final = (
     *("AttributeError", "ImportError", "ModuleNotFoundError", "NameError"),
-    *("NotImplementedError", "OSError", "RuntimeError"),
+    *("NotImplementedError", "OSError", "RuntimeError", "ZoneInfoNotFoundError"),
 )
 
 
