@@ -355,3 +355,13 @@ killed
                     break
                 await asyncio.sleep(0.01)
             assert (await box.run("'alive'")).value == "alive"
+
+
+async def test_writing_elsewhere_is_refused_with_the_places_where_it_is_not(box: Sandbox) -> None:
+    """`EROFS` of one kernel is `EACCES` of another."""
+    error = (await box.run("open('/etc/x', 'w')")).error
+    assert error is not None
+    assert (error.kind, error.hint) == (
+        ErrorKind.POLICY,
+        "the sandbox does not allow this; write below /workspace or /tmp only",
+    )

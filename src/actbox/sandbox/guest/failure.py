@@ -165,14 +165,26 @@ def _classify_system(error: BaseException) -> Tuple[str, str, str]:
     if code == errno.EPERM and _has_mapped(error):
         return "POLICY", "", _SHARE_FILES
     if code in _DENIED and (code != errno.EPERM or isinstance(error, PermissionError)):
-        return "POLICY", "", "the sandbox does not allow this; write below /workspace or /tmp only"
+        return "POLICY", "", _WRITE_HERE
+    if code == errno.EACCES and _is_elsewhere(error):  # as gVisor says it, where another kernel says EROFS
+        return "POLICY", "", _WRITE_HERE
     return "RUNTIME", "", ""
 
 
+_WRITE_HERE = "the sandbox does not allow this; write below /workspace or /tmp only"
 _SHARE_FILES = (
     "here anonymous memory cannot be shared: use mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS),"
     " or to share it with processes a file in /dev/shm, or multiprocessing.shared_memory"
 )
+
+
+def _is_elsewhere(error: BaseException) -> bool:
+    """Return whether an error names a file by an absolute path that is neither below `/workspace` nor below `/tmp`."""
+    name = getattr(error, "filename", None)
+    if not isinstance(name, (str, bytes)):
+        return False
+    path = os.path.normpath(os.fsdecode(name))
+    return path.startswith("/") and not path.startswith(("/workspace/", "/tmp/"))
 
 
 def _has_mapped(error: BaseException) -> bool:
