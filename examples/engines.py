@@ -4,6 +4,8 @@ To change what stands between the program and this machine is to change one word
 
     python examples/engines.py           on every engine that works here
     python examples/engines.py wasm      on this one
+
+The ssh engine is not shown, as it needs a machine to connect to. Neither are node and rtfs: they run other languages.
 """
 
 import asyncio

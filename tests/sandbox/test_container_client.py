@@ -36,8 +36,11 @@ def test_without_either_it_is_said_which_are_looked_for(tmp_path: Path, monkeypa
 def test_a_runtime_that_is_not_there_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _command(tmp_path, "podman", "echo 'Error: default OCI runtime \"kata\" not found: invalid argument' >&2; exit 125")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(CommandFailed, match="Install that runtime, or name another"):
+    with pytest.raises(CommandFailed, match=r"^podman has no runtime kata: install it .* or name another"):
         find_client(runtime="kata", client="podman").run("ps")
+    _command(tmp_path, "docker", "echo 'docker: Error response: unknown or invalid runtime name: kata' >&2; exit 125")
+    with pytest.raises(CommandFailed, match=r"^docker has no runtime kata: install it"):
+        find_client(runtime="kata", client="docker").run("run")
 
 
 @pytest.mark.parametrize(

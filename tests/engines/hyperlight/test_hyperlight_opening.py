@@ -51,6 +51,7 @@ def test_what_is_no_size_is_refused_by_its_name(given: object) -> None:
     "given, words",
     [
         ({"backend": "jvm"}, "backend"),
+        ({"backend": ["x"]}, "backend"),
         ({"module": ""}, "module"),
         ({"module": 5}, "module"),
         ({"module": "a.b", "module_path": "/x.aot"}, "not both"),
@@ -84,8 +85,10 @@ def test_a_module_is_a_packaged_one_another_or_a_file(tmp_path: Path) -> None:
 def test_a_machine_never_has_more_memory_than_the_limit() -> None:
     assert GuestOptions.of(Limits(memory_mib=80)).memory_bytes == 80 * _MIB
     for given in ({"memory_mib": 40}, {"memory_mib": 59}):
-        with pytest.raises(Unsupported, match="linux"):
+        with pytest.raises(Unsupported, match=r"at least 60 MiB.*raise it to 60.*linux"):
             GuestOptions.of(Limits(**given))
+    with pytest.raises(Unsupported, match=r"has 2144 MiB, and Limits.memory_mib allows 512: raise it to 2144"):
+        GuestOptions.of(Limits(memory_mib=512), heap_size="2Gi")
     with pytest.raises(Unsupported, match="memory_mib allows 100"):
         GuestOptions.of(Limits(memory_mib=100), stack_size="90Mi")
 

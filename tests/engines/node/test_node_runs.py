@@ -271,6 +271,8 @@ def test_a_node_that_is_none_is_refused_with_a_sentence(tmp_path: Path) -> None:
         SandboxUnavailable, match=r"needs Node 18 or later, and .* is 16\.20\.2: pip install 'actbox\[node\]'"
     ):
         actbox.open_sandbox("node", node=fake)
+    with pytest.raises(InvalidValue, match="node is the path of a Node, not 3"):
+        actbox.open_sandbox("node", node=3)
     with pytest.raises(SandboxUnavailable, match="there is no Node at /nowhere/node"):
         actbox.open_sandbox("node", node="/nowhere/node")
 

@@ -23,6 +23,7 @@ _ANSWER_SECONDS = 10.0
 _MOST_SAID = 1000
 # What stands beside the reason for a failure.
 _NO_REASON = re.compile(r"level=warning|^\s*$|^(See|Run) 'docker .*--help'")
+_NO_RUNTIME = re.compile(r"(?:runtime|invalid runtime name:) \"?([^\s\":]+)(?:\"? not found|$)")
 # What gVisor needs where there is neither a hypervisor nor a control group that it may use.
 _RUNSC_FLAGS = ("platform=ptrace", "network=none", "ignore-cgroups")
 
@@ -72,8 +73,12 @@ class Client:
             raise CommandFailed(f"{self.path} cannot be run: {error.strerror}") from error
         if done.returncode != 0:
             said = _last_words(done.stderr, said_lines)
-            if "runtime" in said and "not found" in said:
-                said += ". Install that runtime, or name another: open_sandbox('container', runtime='runsc') is gVisor"
+            if (missing := _NO_RUNTIME.search(said)) is not None:
+                raise CommandFailed(
+                    f"{self.name} has no runtime {missing[1]}: install it and make it known to {self.name}, or name"
+                    f" another with open_sandbox('container', runtime=…), such as 'runsc', which is gVisor. It said:"
+                    f" {said}"
+                )
             raise CommandFailed(f"`{self.name} {arguments[0]}` failed: {said}")
         return done.stdout.decode("utf-8", "replace")
 

@@ -56,7 +56,7 @@ class GuestOptions:
         Raises `InvalidValue` for what makes no sense, `Unsupported` for more memory than the limit, or a limit that
         is less than a machine needs.
         """
-        if backend not in _BACKENDS:
+        if not isinstance(backend, str) or backend not in _BACKENDS:
             raise InvalidValue(f"backend must be 'wasm' or 'javascript', not {backend!r}")
         heap = USUAL_HEAP if heap_size is None else size_of("heap_size", heap_size, LEAST_HEAP)
         stack = USUAL_STACK if stack_size is None else size_of("stack_size", stack_size, LEAST_STACK)
@@ -64,9 +64,12 @@ class GuestOptions:
         if heap_size is None and stack_size is None and heap + stack > most >= LEAST_HEAP + LEAST_STACK:
             heap, stack = LEAST_HEAP, max(LEAST_STACK, most - LEAST_HEAP)
         if heap + stack > most:
+            has_sizes = heap_size is not None or stack_size is not None
+            needed = heap + stack if has_sizes else LEAST_HEAP + LEAST_STACK
+            what = "with this heap_size and stack_size has" if has_sizes else "has at least"
             raise Unsupported(
-                f"a machine of the hyperlight engine with heap_size and stack_size has {(heap + stack) // _MIB} MiB,"
-                f" and Limits.memory_mib allows {limits.memory_mib}; the linux engine does with less"
+                f"a machine of the hyperlight engine {what} {needed // _MIB} MiB, and Limits.memory_mib allows"
+                f" {limits.memory_mib}: raise it to {-(-needed // _MIB)}; the linux engine does with less"
             )
         return cls(backend=backend, module=_module(backend, module, module_path), heap_bytes=heap, stack_bytes=stack)
 

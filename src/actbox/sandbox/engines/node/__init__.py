@@ -25,7 +25,7 @@ def open_engine(policy: Policy, upstream: Upstream | None, *, node: str | Path |
     """Return a sandbox, with a way out to the policy's domains if it has any.
 
     `node` is the path of the Node to use, by default that of `actbox[node]`, else the first one on `PATH`. Raises
-    `SandboxUnavailable` where there is none, or one that is too old.
+    `SandboxUnavailable` where there is none, or one that is too old, and `InvalidValue` for what is no path.
     """
     found = find_node(node)
     if not (policy.domains or policy.secrets):

@@ -10,9 +10,10 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Final
 
-from actbox.core.errors import SandboxUnavailable
+from actbox.core.errors import InvalidValue, SandboxUnavailable
 from actbox.sandbox.not_installed import NotInstalled
 
 OLDEST: Final = (18, 0)
@@ -48,8 +49,11 @@ class Node:
 def find_node(path: str | Path | None = None) -> Node:
     """Return the Node at a path; without one that of `actbox[node]`, else the first on `PATH`.
 
-    Raises `SandboxUnavailable` where there is none, where it does not say its version, or where it is too old.
+    Raises `InvalidValue` for what is no path, and `SandboxUnavailable` where there is none, where it does not say its
+    version, or where it is too old.
     """
+    if not isinstance(path, (str, Path, NoneType)):
+        raise InvalidValue(f"node is the path of a Node, not {path!r}")
     found = Path(path) if path is not None else _packaged() or _installed()
     if found is None:
         raise NotInstalled("the node engine needs Node, and there is none on this machine", _GET_ONE)
