@@ -160,7 +160,17 @@ def test_an_artifact_does_not_leave_the_folder_through_a_link(actbox, on_engine,
 def test_an_unisolated_run_says_so(actbox):
     done = actbox("run", "--sandbox", "process", "--allow-unisolated", "-c", "print(1)")
     assert done.stdout == b"1\n"
-    assert b"warning: no isolation" in done.stderr
+    warning = "warning: no isolation: a program can read and change whatever its account can ("
+    assert warning + "none: programs run as this user on this machine)" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("engine", ["node", "rtfs"])
+def test_a_python_file_is_no_program_of_another_language(actbox, tmp_path, engine):
+    (tmp_path / "a.py").write_text("1")
+    done = actbox("run", "--sandbox", engine, str(tmp_path / "a.py"))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert f"actbox: the {engine} engine runs " in done.stderr.decode()
+    assert done.stderr.decode().endswith("is what this Program says that it is: --language python\n")
 
 
 # --json

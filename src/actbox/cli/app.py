@@ -17,7 +17,8 @@ import typer
 from actbox._version import __version__
 from actbox.core.errors import ActboxError, SandboxUnavailable
 
-from .exits import SANDBOX_FAILED, SIGNALLED, USAGE, UsageError
+from .exits import SANDBOX_FAILED, SIGNALLED, USAGE, NoSandbox, UsageError
+from .flags import in_flags
 
 app = typer.Typer(
     name="actbox",
@@ -42,10 +43,11 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
         return _complain(error.format_message(), f"{command} --help lists what there is", USAGE)  # type: ignore[attr-defined]
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)
-    except SandboxUnavailable as error:
-        return _complain(str(error), "actbox doctor says what works here", SANDBOX_FAILED)
+    except NoSandbox as error:
+        return _complain(str(error), error.hint, SANDBOX_FAILED)
     except ActboxError as error:
-        return _complain(str(error), "actbox --help lists what there is", USAGE)
+        code = SANDBOX_FAILED if isinstance(error, SandboxUnavailable) else USAGE
+        return _complain(in_flags(str(error)), "", code)
     except (KeyboardInterrupt, typer.Abort):
         return SIGNALLED + signal.SIGINT
     return code if isinstance(code, int) else 0
@@ -80,7 +82,8 @@ _PRELOAD = typer.Option(
 _OPTION = typer.Option(
     "--option",
     metavar="NAME=VALUE",
-    help="What the engine takes for itself, such as image=python:3.13-slim for container. May be repeated.",
+    help="What the engine takes for itself, such as image=python:3.13-slim for container; one that there is not lists "
+    "those that there are. May be repeated.",
 )
 _ALLOW = typer.Option("--allow-unisolated", help="Accept an engine that keeps nothing from the host.")
 

@@ -29,6 +29,7 @@ _MOUNT_HINT = (
 )
 
 _LANGUAGES: Final = {
+    ".py": "python",
     ".rtfs": "rtfs",
     **dict.fromkeys((".js", ".mjs", ".cjs"), "javascript"),
     **dict.fromkeys((".ts", ".mts", ".cts"), "typescript"),

@@ -24,7 +24,8 @@ def show_demo(model: str | None, folder: Path, opening: Opening) -> int:
     from .demo import demo
 
     try:
-        return run_interruptibly(lambda: demo(model, folder, Console(), opening.open))
+        with opening.explained():
+            return run_interruptibly(lambda: demo(model, folder, Console(), opening.open))
     except Interrupted as error:
         return error.exit_code
 

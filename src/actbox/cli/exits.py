@@ -22,6 +22,14 @@ class UsageError(Exception):
         self.hint = hint
 
 
+class NoSandbox(Exception):
+    """No sandbox could be had: one sentence that says why, and a hint where there is more to say than that."""
+
+    def __init__(self, sentence: str, hint: str) -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
 def exit_status(code: int) -> int:
     """Return what a process can report for a result's exit code: 0 to 255, and 0 only for 0."""
     return code & 0xFF or (1 if code else 0)

@@ -25,7 +25,7 @@ from .interrupt import Interrupted, run_interruptibly
 from .jobs import Job, count_jobs, jobs_to_do, opened, read_jobs
 from .progress import ProgressBar, Tally, programs
 from .results_file import CannotWrite, ResultsFile
-from .run import NO_ISOLATION
+from .run import no_isolation
 
 NOT_ALL_COULD_RUN: Final = 1
 """Some line was not a program that could be run."""
@@ -96,7 +96,7 @@ def map_request(request: MapRequest) -> int:
         tally = Tally()
         total = count_jobs(request.file) if os.isatty(2) else None
         try:
-            with ProgressBar(tally, total) as bar:
+            with request.opening.explained(), ProgressBar(tally, total) as bar:
                 run_interruptibly(lambda: _map(request, source, results, tally, bar.update))
         except Interrupted as error:
             kept = f"{programs(len(results.done) + tally.done)} done and in {request.out}"
@@ -130,7 +130,7 @@ async def _map(request: MapRequest, source: int, results: ResultsFile, tally: Ta
 
     async with request.opening.open(request.policy) as box:
         if not box.traits.isolated:
-            _say(f"warning: {NO_ISOLATION}")
+            _say(f"warning: {no_isolation(box.traits)}")
         jobs = jobs_to_do(read_jobs(source, request.language), results.done, skip)
         try:
             async with aclosing(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from actbox.core.errors import ErrorInfo, ErrorKind
 
+from .flags import in_flags
+
 
 def describe_failure(error: ErrorInfo) -> str:
     """Return the lines that say why a program failed: its traceback or one sentence, then what to do about it.
@@ -19,5 +21,5 @@ def describe_failure(error: ErrorInfo) -> str:
         text = f"{name}: {error.message}"
     lines = [text.rstrip("\n")]
     if error.hint:
-        lines.append(f"hint: {error.hint}")
+        lines.append(f"hint: {in_flags(error.hint)}")
     return "\n".join(lines) + "\n"

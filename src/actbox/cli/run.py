@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from actbox.core.errors import ErrorInfo, ErrorKind, SandboxUnavailable
 from actbox.core.events import Completed, Event, Output
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import closing
+from actbox.sandbox.traits import Traits
 
 from .arguments import RunRequest
 from .document import print_document
 from .engine import Opening
 from .exits import BROKEN_PIPE, SANDBOX_FAILED, exit_status
+from .flags import in_flags
 from .interrupt import Interrupted, run_interruptibly
 from .output import LiveOutput
 from .report import describe_failure
 
-NO_ISOLATION: Final = "no isolation: the program can read and change whatever you can"
+
+def no_isolation(traits: Traits) -> str:
+    """Return what a program of an engine that isolates nothing may do, and where."""
+    return f"no isolation: a program can read and change whatever its account can ({traits.isolation})"
 
 
 def run_request(request: RunRequest, opening: Opening, *, as_json: bool) -> int:
@@ -30,7 +34,8 @@ def run_request(request: RunRequest, opening: Opening, *, as_json: bool) -> int:
     try:
         if as_json:
             return _run_for_json(request, opening)
-        return _run_live(request, opening)
+        with opening.explained():
+            return _run_live(request, opening)
     except Interrupted as error:
         return error.exit_code
 
@@ -67,7 +72,7 @@ def _run_for_json(request: RunRequest, opening: Opening) -> int:
     try:
         result = run_interruptibly(lambda: _run(request, opening, lambda _: None, lambda _: None))
     except SandboxUnavailable as error:
-        failure = ErrorInfo(kind=ErrorKind.SANDBOX, message=str(error), hint="actbox doctor says what works here")
+        failure = ErrorInfo(kind=ErrorKind.SANDBOX, message=in_flags(str(error)), hint=opening.advice(str(error)))
         result = ExecutionResult(exit_code=SANDBOX_FAILED, error=failure, sandbox=opening.engine)
     unsaved = _save(request, result, lambda line: None)
     document = result.to_dict()
@@ -100,7 +105,7 @@ async def _run_unread(
 ) -> ExecutionResult:
     async with opening.open(request.policy) as box:
         if not box.traits.isolated:
-            warn(NO_ISOLATION)
+            warn(no_isolation(box.traits))
         events = box.stream(request.program)
         async with closing(events):
             async for event in events:

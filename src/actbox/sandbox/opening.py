@@ -12,7 +12,7 @@ from actbox.core.policy import Policy
 
 from .contract import Sandbox
 from .languages import FULL_CPYTHON
-from .registry import TABLE
+from .registry import TABLE, no_such_engine
 from .traits import EngineCheck
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ The others, of other languages or of less than full CPython, are opened by name 
 def check(engine: str) -> EngineCheck:
     """Try an engine on this machine, without running a program. Takes up to a second."""
     if engine not in TABLE:
-        raise InvalidValue(f"there is no engine {engine!r} to check; there are: {', '.join(ENGINES)}")
+        raise no_such_engine(engine)
     return TABLE[engine].check()
 
 
@@ -62,7 +62,7 @@ def open_sandbox(
     if env:
         policy = dataclasses.replace(policy, variables={**policy.variables, **env})
     if engine not in ("auto", *ENGINES):
-        raise InvalidValue(f"there is no engine {engine!r}; there are: auto, {', '.join(ENGINES)}")
+        raise no_such_engine(engine, ("auto", *ENGINES))
     if engine == "auto":
         if options:
             raise InvalidValue(f"options such as {min(options)!r} are one engine's own; name the engine beside them")

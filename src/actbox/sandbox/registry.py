@@ -8,7 +8,7 @@ own, keyword-only and with defaults; its signature says which there are.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -94,3 +94,36 @@ TABLE: Final[Mapping[str, Engine]] = {
         Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),
     )
 }
+
+# What people call an engine, or look for by another name.
+_MEANT: Final[Mapping[str, str]] = {
+    "docker": "docker is a client of the container engine: open_sandbox('container', client='docker')",
+    "podman": "podman is a client of the container engine: open_sandbox('container', client='podman')",
+    **dict.fromkeys(
+        ("gvisor", "runsc"),
+        "gVisor is a runtime of the container engine: open_sandbox('container', runtime='runsc')",
+    ),
+    **dict.fromkeys(("wasmtime", "webassembly"), "WebAssembly is the wasm engine: open_sandbox('wasm')"),
+    **dict.fromkeys(
+        ("deno", "bun", "javascript", "typescript"), "JavaScript is run by the node engine: open_sandbox('node')"
+    ),
+    "python": "Python is run by several engines: open_sandbox('auto') takes the strongest that works here",
+    "local": "without isolation, on this machine: open_sandbox('process', allow_unisolated=True)",
+}
+
+
+def engine_meant(name: object) -> str:
+    """Return a sentence on which engine somebody means by a name that none has, or nothing."""
+    import difflib  # for a slip only
+
+    plain = str(name).lower().removesuffix(".js")
+    if plain in _MEANT:
+        return _MEANT[plain]
+    near = difflib.get_close_matches(plain, ("auto", *TABLE), n=1, cutoff=0.8)
+    return f"the nearest name is that of open_sandbox('{near[0]}')" if near else ""
+
+
+def no_such_engine(name: object, known: Iterable[str] = TABLE) -> InvalidValue:
+    """Return the error for a name that no engine has; it says which there are, and which may be meant."""
+    meant = engine_meant(name)
+    return InvalidValue(f"there is no engine {name!r}; there are: {', '.join(known)}{meant and '. ' + meant}")

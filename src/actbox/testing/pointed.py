@@ -12,7 +12,7 @@ from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.opening import ENGINES, open_sandbox
-from actbox.sandbox.registry import TABLE
+from actbox.sandbox.registry import TABLE, engine_meant
 
 Open = Callable[[Policy], Awaitable[Sandbox]]
 
@@ -30,7 +30,10 @@ def opener(target: str, options: Mapping[str, Any] | None = None) -> Open:
         return _named(target, options)
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
-        raise InvalidValue(f"{target!r} is neither an engine ({', '.join(ENGINES)}) nor MODULE:FUNCTION")
+        meant = engine_meant(target)
+        raise InvalidValue(
+            f"{target!r} is neither an engine ({', '.join(ENGINES)}) nor MODULE:FUNCTION{meant and '. ' + meant}"
+        )
     try:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:

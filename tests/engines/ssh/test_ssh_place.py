@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from actbox.sandbox.engines.ssh import Place
         ({"host": "user@-oProxyCommand=id"}, "host"),
         ({"host": "a b"}, "host"),
         ({"host": "a\nb"}, "host"),
+        ({"host": "root@127.0.0.1:2222"}, r"host='root@127.0.0.1', port=2222"),
         ({"host": "a", "port": 0}, "port"),
         ({"host": "a", "port": "22"}, "port"),
         ({"host": "a", "key": ""}, "key"),
@@ -31,6 +33,16 @@ from actbox.sandbox.engines.ssh import Place
 def test_what_names_no_machine_is_refused(given: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidValue, match=named):
         Place(**given)
+
+
+@pytest.mark.parametrize("option", ["key", "known_hosts"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, option: str) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(InvalidValue, match=f"there is no file with .* at {missing}"):
+        actbox.open_sandbox("ssh", host="user@host", allow_unisolated=True, **{option: missing})
+    missing.with_suffix(".pub").touch()  # of a key, that is all which is needed where ssh-agent holds the rest
+    if option == "key":
+        actbox.open_sandbox("ssh", host="user@host", allow_unisolated=True, key=missing)
 
 
 def test_it_is_opened_only_when_that_is_meant() -> None:

@@ -79,7 +79,7 @@ async def test_a_lost_connection_is_a_failed_result_and_the_next_run_works(box: 
 async def test_a_host_whose_key_is_not_known_is_refused(server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "none known").write_text("")
     options = {**server.options, "known_hosts": tmp_path / "none known"}
-    with pytest.raises(actbox.SandboxUnavailable, match="Host key verification failed"):
+    with pytest.raises(actbox.SandboxUnavailable, match=r"Host key verification failed.*ssh -p \d+ .*ssh-keyscan"):
         await actbox.open_sandbox("ssh", allow_unisolated=True, **options).start()
 
 

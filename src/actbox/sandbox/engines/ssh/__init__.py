@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.sandbox.traits import EngineCheck
 
@@ -51,7 +53,10 @@ def open_engine(
     folder: str | None = None,
     connect_seconds: int = 15,
 ) -> SshSandbox:
-    """Return a sandbox on another machine; see `Place` for the options. Programs reach whatever that machine does."""
+    """Return a sandbox on another machine; see `Place` for the options. Programs reach whatever that machine does.
+
+    Raises `InvalidValue` for a file that is not there, and `Unsupported` for what the policy restricts.
+    """
     place = Place(
         host=host,
         port=port,
@@ -62,4 +67,9 @@ def open_engine(
         folder=folder,
         connect_seconds=connect_seconds,
     )
+    # Of either ssh itself would only say that it was not let in.
+    if place.key and not any(os.path.exists(os.path.expanduser(place.key + end)) for end in ("", ".pub")):
+        raise InvalidValue(f"there is no file with a key at {place.key}")
+    if place.known_hosts and not os.path.exists(os.path.expanduser(place.known_hosts)):
+        raise InvalidValue(f"there is no file with the keys of hosts at {place.known_hosts}")
     return SshSandbox(policy, place)

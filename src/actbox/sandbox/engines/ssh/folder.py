@@ -78,8 +78,21 @@ def _ask(place: Place, told: dict[str, Any]) -> dict[str, Any]:
     said = next((line[len(_MARK) :] for line in reversed(lines) if line.startswith(_MARK)), None)
     if said is None:
         why = done.stderr.decode("utf-8", "replace").strip()[-_MOST_SAID:] or f"exit code {done.returncode}"
-        raise SandboxUnavailable(f"{place.host} cannot be used: {why}")
+        raise SandboxUnavailable(f"{place.host} cannot be used: {why}{_advice(place, why)}")
     answer: dict[str, Any] = json.loads(said)
     if "error" in answer:
         raise SandboxUnavailable(f"the workspace on {place.host}: {answer['error']}")
     return answer
+
+
+def _advice(place: Place, said: str) -> str:
+    """Return what to do about what ssh said, where it does not say so itself."""
+    if "Host key verification failed" in said:
+        by_hand = " ".join(["ssh", *(["-p", str(place.port)] if place.port else []), place.host])
+        return (
+            f". Nobody is asked whether to believe it: connect once by hand (`{by_hand}`) and compare its key, or name"
+            " a file that has it, as ssh-keyscan writes one: known_hosts='FILE'"
+        )
+    if "Permission denied (" in said:
+        return ". It must let this account in without asking: name a private key, key='FILE', or let ssh-agent have it"
+    return ""

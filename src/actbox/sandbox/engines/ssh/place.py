@@ -58,9 +58,12 @@ class Place:
 
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host:
-            raise InvalidValue("the ssh engine needs a machine: open_sandbox('ssh', host='user@host')")
+            raise InvalidValue("the ssh engine needs a machine to be named: host='user@host'")
         if self.host.startswith("-") or "@-" in self.host or not self.host.isprintable() or " " in self.host:
             raise InvalidValue(f"host must be a name such as 'user@host', not {self.host!r}")
+        name, colon, port = self.host.partition(":")
+        if colon and port.isdecimal():
+            raise InvalidValue(f"host has no port in it: host={name!r}, port={port}, not {self.host!r}")
         for name, most in (("port", _MOST_PORT), ("connect_seconds", 3600)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most):
