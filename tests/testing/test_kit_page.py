@@ -73,5 +73,19 @@ def test_the_page_names_every_group_of_cases() -> None:
     assert set(re.findall(r"`(\w+Cases)`", _PAGE.read_text())) == groups
 
 
+def test_the_groups_are_tried_in_the_order_of_the_page() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *with_plugin(), "--pyargs", "actbox.testing.suite", "--collect-only", "-q"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = re.findall(r"::TestContract::(test_\w+)", done.stdout)
+    group_of = {name: group.__name__ for group in SandboxContract.__mro__ for name in vars(group) if "test_" in name}
+    of_the_page = re.search(r"The groups, in an order in which one can build: (.*?)\.\n", _PAGE.read_text(), re.DOTALL)
+    assert of_the_page is not None
+    assert list(dict.fromkeys(group_of[name] for name in found)) == re.findall(r"`(\w+)`", of_the_page[1])
+
+
 def test_there_are_as_many_attempts_as_the_page_says() -> None:
     assert 65 <= len(escape_attempts()) <= 80

@@ -13,7 +13,10 @@ SANDBOX: Final = "--actbox-sandbox"
 OPTION: Final = "--actbox-option"
 
 # What `cases/case.py` notes with a test; said again here, so that this module needs none of the kit.
-_REFUSED: Final = "actbox refused"
+_SECTIONS: Final = {
+    "actbox refused": "what this sandbox lacks, and refuses as it should",
+    "actbox not tried": "what was not tried, as this sandbox does not claim it or nothing here could tell",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,15 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say of which cases only the refusal was checked, since the engine lacks what they need."""
-    lacking: dict[str, dict[str, int]] = {}
+    """Say of which cases only the refusal was checked, or nothing at all, since the engine lacks what they need."""
+    lacking: dict[tuple[str, str], dict[str, int]] = {}
     for report in terminalreporter.getreports("passed"):
         for name, what in getattr(report, "user_properties", ()):
-            if name == _REFUSED:
+            if name in _SECTIONS:
                 of = report.nodeid.split("::")[-2]
-                counts = lacking.setdefault(of, {})
+                counts = lacking.setdefault((of, _SECTIONS[name]), {})
                 counts[what] = counts.get(what, 0) + 1
-    for of, counts in sorted(lacking.items()):
-        terminalreporter.section(f"{of}: what this sandbox lacks, and refuses as it should")
+    for (of, section), counts in sorted(lacking.items()):
+        terminalreporter.section(f"{of}: {section}")
         for what, count in sorted(counts.items()):
             terminalreporter.write_line(f"{count:4} × {what}")

@@ -13,7 +13,7 @@ from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, case, failed
-from .needs import FILES, PARTIAL, TOOLS, word
+from .needs import FILES, NO_ERROR, PARTIAL, TOOLS, word
 
 
 def add(a: int, b: int) -> int:
@@ -141,7 +141,8 @@ class MapCases(Cases):
         programs = [self._plus_one(1), self.program(self.words.forever()), self._plus_one(2)]
         results = [result async for result in box.map(programs, timeout=await self.brief(box), concurrency=1)]
         assert [result.success for result in results] == [True, False, True]
-        assert results[1].error is not None and results[1].error.kind is ErrorKind.TIMEOUT
+        assert results[1].error is not None, NO_ERROR
+        assert results[1].error.kind is ErrorKind.TIMEOUT
 
     @case(PARTIAL, word("say"))
     async def test_each_has_its_own_output(self, box: Sandbox) -> None:

@@ -14,7 +14,7 @@ from actbox.sandbox.contract import Sandbox
 from actbox.tools import ApprovalDecision, ApprovalRequest, Tool, Toolset
 
 from .case import Cases, case, failed
-from .needs import LINES, TOOLS
+from .needs import LINES, NO_ERROR, TOOLS
 
 _PATIENCE = 30.0
 
@@ -102,7 +102,8 @@ class ApprovalCases(Cases):
         till, clerk = Till(), Clerk(lambda request: ApprovalDecision(False, "too much"))
         result = await box.run(self.program(*self._paying()), tools=Toolset.of([till.tool]).asking(clerk))
         failed(result)
-        assert result.error is not None and result.error.kind in (ErrorKind.TOOL, ErrorKind.POLICY)
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind in (ErrorKind.TOOL, ErrorKind.POLICY)
 
     @case(TOOLS)
     async def test_without_an_approver_such_a_run_is_refused(self, box: Sandbox) -> None:

@@ -15,7 +15,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 
 from .case import Cases, OpenBox, case
-from .needs import FILES, PARTIAL, SESSIONS, TOOLS, python, word
+from .needs import FILES, NO_ERROR, PARTIAL, SESSIONS, TOOLS, python, word
 
 _PATIENCE = 30.0
 
@@ -164,7 +164,7 @@ class CancellingCases(Cases):
             await box.stop()
             async with asyncio.timeout(_PATIENCE):
                 for result in await asyncio.gather(one, other):
-                    assert result.error is not None
+                    assert result.error is not None, NO_ERROR
                     assert result.error.kind is ErrorKind.CANCELLED
         with pytest.raises(SandboxStopped):
             await box.run(self.program(self.words.answer("1")))
@@ -180,7 +180,8 @@ class CancellingCases(Cases):
         async with asyncio.timeout(_PATIENCE):
             for found in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(found, ExecutionResult):
-                    assert found.error is not None and found.error.kind is ErrorKind.CANCELLED
+                    assert found.error is not None, NO_ERROR
+                    assert found.error.kind is ErrorKind.CANCELLED
                 else:
                     assert isinstance(found, SandboxStopped), found
 
@@ -197,7 +198,8 @@ class CancellingCases(Cases):
 
         program = self.program(self.words.let("x", self.words.call("for_ever")))
         result = await box.run(program, tools=[for_ever], timeout=await self.brief(box))
-        assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind is ErrorKind.TIMEOUT
         async with asyncio.timeout(_PATIENCE):
             await cancelled.wait()
 
@@ -223,7 +225,8 @@ class CancellingCases(Cases):
             if session.alive:
                 assert self.words.answered(after) == 7
             else:
-                assert after.error is not None and after.error.kind is ErrorKind.SANDBOX
+                assert after.error is not None, NO_ERROR
+                assert after.error.kind is ErrorKind.SANDBOX
 
     @case()
     async def test_the_events_of_a_program_that_is_stopped_end_with_completed(self, open_box: OpenBox) -> None:
@@ -239,4 +242,5 @@ class CancellingCases(Cases):
         async with asyncio.timeout(_PATIENCE):
             event = await task
         assert isinstance(event, Completed)
-        assert event.result.error is not None and event.result.error.kind is ErrorKind.CANCELLED
+        assert event.result.error is not None, NO_ERROR
+        assert event.result.error.kind is ErrorKind.CANCELLED

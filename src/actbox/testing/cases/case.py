@@ -20,13 +20,15 @@ from actbox.sandbox.contract import Sandbox, Tools
 from actbox.sandbox.traits import Traits
 from actbox.testing.words import Words, words_of
 
-from .needs import Need
+from .needs import NO_ERROR, Need
 
 _P = ParamSpec("_P")
 _C = TypeVar("_C", bound="Cases")
 
 REFUSED = "actbox refused"
 """The name of the property of a test that says what the engine lacks, so that its refusal was checked instead."""
+NOT_TRIED = "actbox not tried"
+"""The same of what the engine does not claim, or nobody could try, so that nothing was."""
 
 
 class OpenBox(Protocol):
@@ -53,6 +55,7 @@ class Cases:
 
     traits: Traits
     words: Words
+    _trying: str
     _properties: list[tuple[str, object]]
     _ground: ClassVar[_Ground]
 
@@ -154,12 +157,17 @@ class Refused(Exception):
     """The engine lacks what a case needs, and says so as it should: there is nothing more to try."""
 
 
+class NotTried(Exception):
+    """The engine does not claim what a case needs, or nobody could tell whether it is so."""
+
+
 async def needing(cases: Cases, *needs: Need) -> None:
     """Go on if the engine has all of these; else check how it refuses the first that it lacks, and end the case."""
     for need in needs:
         if not need.there(cases.traits, cases.words):
+            cases._trying = f", while it was tried what comes of {need.what}, which the traits do not claim"
             await need.refused(cases)
-            raise Refused(need.what)
+            raise (Refused if need.is_asked_for else NotTried)(need.what)
 
 
 async def kept(cases: Cases, open_box: OpenBox, policy: Policy) -> Sandbox:
@@ -173,16 +181,18 @@ async def kept(cases: Cases, open_box: OpenBox, policy: Policy) -> Sandbox:
 
 async def _bounded(cases: Cases, needs: Sequence[Need], body: Callable[[], Awaitable[None]]) -> None:
     traits = await cases._ground.traits(cases)
-    cases.traits, cases.words = traits, cases.words_for(traits)
+    cases.traits, cases.words, cases._trying = traits, cases.words_for(traits), ""
     try:
         async with asyncio.timeout(cases.seconds_for_a_case) as clock:
             await needing(cases, *needs)
             await body()
     except Refused as refused:
         cases._properties.append((REFUSED, str(refused)))
+    except NotTried as untried:
+        cases._properties.append((NOT_TRIED, str(untried)))
     except TimeoutError:
         if clock.expired():
-            pytest.fail(f"not over after {cases.seconds_for_a_case:g} seconds", pytrace=False)
+            pytest.fail(f"not over after {cases.seconds_for_a_case:g} seconds{cases._trying}", pytrace=False)
         raise
 
 
@@ -265,5 +275,5 @@ def failed(result: ExecutionResult) -> None:
     """The run failed, in words."""
     assert not result.success, result
     assert result.exit_code != 0, result
-    assert result.error is not None, result
+    assert result.error is not None, NO_ERROR
     assert result.error.message or result.error.type, result.error

@@ -12,7 +12,7 @@ from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, OpenBox, case, failed, kept, refuses_value
-from .needs import COMMANDS, FILES, ISOLATED, PARTIAL, limit
+from .needs import COMMANDS, FILES, ISOLATED, NO_ERROR, PARTIAL, limit
 
 _PATIENCE = 30.0
 
@@ -25,7 +25,8 @@ class CommandCases(Cases):
         """`EXIT`: the command ended itself with a non-zero code."""
         result = await box.execute("echo out; echo err >&2; exit 3")
         assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
-        assert result.error is not None and result.error.kind is ErrorKind.EXIT
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind is ErrorKind.EXIT
         assert (await box.execute("true")).success
 
     @case(COMMANDS)
@@ -97,7 +98,8 @@ class CommandCases(Cases):
         """`TIMEOUT`, and 124."""
         result = await box.execute("echo begun; sleep 60", timeout=await self.brief(box))
         assert (result.exit_code, result.stdout) == (124, "begun\n")
-        assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind is ErrorKind.TIMEOUT
 
     @case(COMMANDS)
     async def test_a_command_streams(self, box: Sandbox) -> None:
@@ -126,7 +128,8 @@ class CommandCases(Cases):
         """`OUTPUT_LIMIT`, as for a program."""
         box = await open_box(output_bytes=10_000)
         result = await box.execute("yes", timeout=30)
-        assert result.error is not None and result.error.kind is ErrorKind.OUTPUT_LIMIT
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind is ErrorKind.OUTPUT_LIMIT
         assert len(result.stdout) <= 10_000
 
     @case(COMMANDS)

@@ -9,7 +9,7 @@ from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, case, failed, refuses_value
-from .needs import LINES, PARTIAL, TOOL_VARIABLES, TOOLS, python, word
+from .needs import LINES, NO_ERROR, PARTIAL, TOOL_VARIABLES, TOOLS, python, word
 
 
 def add(a: int, b: int) -> int:
@@ -25,7 +25,7 @@ class ErrorCases(Cases):
         """An error of the program is `RUNTIME`, and its exit code 1."""
         result = await box.run(self.program(self.words.fail("boom")))
         failed(result)
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert (result.error.kind, result.exit_code) == (ErrorKind.RUNTIME, 1)
         assert result.error.type
 
@@ -33,7 +33,7 @@ class ErrorCases(Cases):
     async def test_an_error_has_its_message(self, box: Sandbox) -> None:
         """`message` is what the program said, and nothing else."""
         result = await box.run(self.program(self.words.fail("no such city: Löwenstein")))
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert result.error.message == "no such city: Löwenstein"
 
     @case(LINES)
@@ -42,7 +42,7 @@ class ErrorCases(Cases):
         for before in (0, 1, 30):
             lines = [self.words.let(f"x{n}", "1") for n in range(before)]
             error = (await box.run(self.program(*lines, self.words.fail("boom")))).error
-            assert error is not None
+            assert error is not None, NO_ERROR
             assert error.line == before + 1
 
     @case(LINES)
@@ -50,14 +50,14 @@ class ErrorCases(Cases):
         """`traceback` has the program's own frames."""
         failing = self.words.fail("boom")
         error = (await box.run(self.program(self.words.let("x", "1"), failing))).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert failing.strip() in error.traceback
 
     @case(LINES)
     async def test_the_traceback_has_nothing_of_the_engine(self, box: Sandbox) -> None:
         """`traceback` has the program's own frames only."""
         error = (await box.run(self.program(self.words.fail("boom")))).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         for ours in ("site-packages", "_actbox", "/engines/", "/guest/", "node:internal"):
             assert ours not in error.traceback
 
@@ -65,7 +65,7 @@ class ErrorCases(Cases):
     async def test_an_error_in_a_function_has_the_functions_line(self, box: Sandbox) -> None:
         """`line` is where it was raised, and the traceback tells how it came there."""
         error = (await box.run("def inner():\n    return 1 / 0\n\ndef outer():\n    return inner()\n\nouter()\n")).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert (error.type, error.line) == ("ZeroDivisionError", 2)
         for line in ("return 1 / 0", "return inner()"):
             assert line in error.traceback
@@ -75,7 +75,7 @@ class ErrorCases(Cases):
         """The error is the last of a chain."""
         code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('outer') from e"
         error = (await box.run(code)).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert (error.type, error.message) == ("ValueError", "outer")
 
     @case(python("core"))
@@ -83,14 +83,15 @@ class ErrorCases(Cases):
         """A program cannot break the report of its own failure."""
         result = await box.run("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd")
         failed(result)
-        assert result.error is not None and result.error.type == "Odd"
+        assert result.error is not None, NO_ERROR
+        assert result.error.type == "Odd"
 
     @case()
     async def test_source_that_is_no_program_is_a_syntax_error(self, box: Sandbox) -> None:
         """`SYNTAX`: the source is not a program. None of it has run."""
         result = await box.run(self.program(self.words.broken))
         failed(result)
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert result.error.kind is ErrorKind.SYNTAX
         assert result.stdout == ""
 
@@ -98,14 +99,15 @@ class ErrorCases(Cases):
     async def test_a_syntax_error_has_its_line(self, box: Sandbox) -> None:
         """`line` counts from 1 in the program's own source."""
         error = (await box.run(self.program(self.words.broken))).error
-        assert error is not None and error.line == 2
+        assert error is not None, NO_ERROR
+        assert error.line == 2
 
     @case(word("exit"))
     async def test_a_program_may_end_itself_with_a_code(self, box: Sandbox) -> None:
         """`EXIT`: the program ended itself with a non-zero code, which is the result's."""
         result = await box.run(self.program(self.words.exit(3), self.words.say("never")))
         failed(result)
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert (result.exit_code, result.error.kind, result.stdout) == (3, ErrorKind.EXIT, "")
 
     @case(word("exit"))
@@ -118,7 +120,7 @@ class ErrorCases(Cases):
     async def test_a_missing_package_is_named(self, box: Sandbox) -> None:
         """`MISSING_DEPENDENCY` where the environment lacks it, `UNSUPPORTED` where the engine has no packages."""
         error = (await box.run("import no_such_package_here")).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert error.kind in (ErrorKind.MISSING_DEPENDENCY, ErrorKind.UNSUPPORTED), error
         assert "no_such_package_here" in f"{error.message} {error.hint}"
 
@@ -143,7 +145,7 @@ class ErrorCases(Cases):
     async def test_a_crash_names_its_signal(self, box: Sandbox) -> None:
         """`CRASH`: the program died by a signal, which the error's type names; 128+n is its exit code."""
         result = await box.run("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert (result.error.kind, result.error.type, result.exit_code) == (ErrorKind.CRASH, "SIGSEGV", 139)
         await self.still_works(box)
 
@@ -195,7 +197,8 @@ class BadInputCases(Cases):
         """Source that is not a program is no error of the caller: its run fails."""
         result = await box.run(Program(code))
         if not result.success:
-            assert result.error is not None and result.error.kind is ErrorKind.SYNTAX
+            assert result.error is not None, NO_ERROR
+            assert result.error.kind is ErrorKind.SYNTAX
         await self.still_works(box)
 
     @case(word("say"))

@@ -11,8 +11,8 @@ from actbox.core.limits import Limits
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox
 
-from .case import Cases, OpenBox, Refused, case, failed
-from .needs import FILES, PARTIAL, SESSIONS, TOOLS, limit, word
+from .case import Cases, NotTried, OpenBox, case, failed
+from .needs import FILES, NO_ERROR, PARTIAL, SESSIONS, TOOLS, limit, word
 
 _NO_SUCH_THING: Final = (
     ErrorKind.MISSING_DEPENDENCY,
@@ -33,7 +33,7 @@ class LimitCases(Cases):
 
     def _ended(self, result: ExecutionResult, *kinds: ErrorKind, limit: str = "") -> None:
         failed(result)
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert result.error.kind in kinds, result.error
         if limit:
             assert result.error.limit == limit, result.error
@@ -74,7 +74,8 @@ class LimitCases(Cases):
         box = await open_box(cpu_seconds=1, wall_seconds=60)
         result = await box.run(self.program(self.words.forever()))
         self._ended(result, ErrorKind.TIMEOUT, ErrorKind.BUDGET)
-        assert result.error is not None and result.error.limit in ("cpu_seconds", "steps")
+        assert result.error is not None, NO_ERROR
+        assert result.error.limit in ("cpu_seconds", "steps")
         await self.still_works(box)
 
     @case(limit("memory_mib"))
@@ -229,7 +230,7 @@ class LimitCases(Cases):
 
     def _untried(self, name: str, why: str) -> NoReturn:
         """End a case about a limit that no program could go beyond, whatever enforces it."""
-        raise Refused(f"limit: {name} ({self.traits.enforced[name]}), which cannot be tried: {why}")
+        raise NotTried(f"limit: {name} ({self.traits.enforced[name]}), which cannot be tried: {why}")
 
     @case(limit("wall_seconds"), SESSIONS)
     async def test_a_session_keeps_to_the_wall_limit_in_each_run(self, box: Sandbox, open_box: OpenBox) -> None:

@@ -9,7 +9,7 @@ from actbox.core.errors import ErrorKind
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, case, failed
-from .needs import AWAIT, PARALLEL, TOOLS
+from .needs import AWAIT, NO_ERROR, PARALLEL, TOOLS
 
 _PATIENCE = 30.0
 
@@ -83,7 +83,8 @@ class ParallelCallCases(Cases):
         program = self.program(self.words.gathered("found", [("odd", (n,)) for n in (1, 2, 3)]))
         result = await box.run(program, tools=[odd])
         failed(result)
-        assert result.error is not None and result.error.kind is ErrorKind.TOOL, result.error
+        assert result.error is not None, NO_ERROR
+        assert result.error.kind is ErrorKind.TOOL, result.error
         assert "2 is even" in result.error.message
         await self.still_works(box)
 

@@ -11,7 +11,7 @@ from actbox.core.events import Completed, Output
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, OpenBox, case, failed
-from .needs import FILES, LINES, SESSIONS, TOOLS, python, word
+from .needs import FILES, LINES, NO_ERROR, SESSIONS, TOOLS, python, word
 
 
 def add(a: int, b: int) -> int:
@@ -71,7 +71,8 @@ class SessionCases(Cases):
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "7")))
             result = await session.run(self.program(self.words.broken))
-            assert result.error is not None and result.error.kind is ErrorKind.SYNTAX
+            assert result.error is not None, NO_ERROR
+            assert result.error.kind is ErrorKind.SYNTAX
             assert self.words.answered(await session.run(self.program(self.words.answer("x")))) == 7
 
     @case(SESSIONS, word("say"))
@@ -139,12 +140,13 @@ class SessionCases(Cases):
         async with box.session() as session:
             await session.run(self.program(self.words.let("x", "7")))
             result = await session.run(self.program(self.words.forever()), timeout=0.3)
-            assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+            assert result.error is not None, NO_ERROR
+            assert result.error.kind is ErrorKind.TIMEOUT
             after = await session.run(self.program(self.words.answer("x")))
             if result.state_kept:
                 assert self.words.answered(after) == 7
             else:
-                assert after.error is not None
+                assert after.error is not None, NO_ERROR
                 assert (after.error.kind, after.exit_code) == (ErrorKind.SANDBOX, 125)
                 assert not session.alive
 
@@ -162,7 +164,7 @@ class SessionCases(Cases):
         async with box.session() as session:
             await session.run("def divide(a, b):\n    return a / b")
             error = (await session.run("\n\n\ndivide(1, 0)")).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert error.line == 4
         assert "program-2.py" in error.traceback
 
@@ -248,7 +250,7 @@ class SessionLifeCases(Cases):
             assert (first.exit_code, first.state_kept) == (3, False)
             for _ in range(2):
                 after = await session.run("1")
-                assert after.error is not None
+                assert after.error is not None, NO_ERROR
                 assert (after.error.kind, after.exit_code) == (ErrorKind.SANDBOX, 125)
 
     @case(SESSIONS, FILES, python("core"))

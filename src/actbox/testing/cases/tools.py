@@ -13,7 +13,7 @@ from actbox.sandbox.contract import Sandbox
 from actbox.tools import Toolset
 
 from .case import Cases, case, failed
-from .needs import AWAIT, LINES, TOOLS, python
+from .needs import AWAIT, LINES, NO_ERROR, TOOLS, python
 from .values import EVERY_VALUE
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
@@ -91,7 +91,7 @@ class ToolCases(Cases):
         """`TOOL`: a tool call failed and the program did not catch it."""
         result = await box.run(self.program(self.words.let("x", self.words.call("boom"))), tools=[boom])
         failed(result)
-        assert result.error is not None
+        assert result.error is not None, NO_ERROR
         assert result.error.kind is ErrorKind.TOOL, result.error
         assert "it broke" in result.error.message
         await self.still_works(box)
@@ -101,7 +101,7 @@ class ToolCases(Cases):
         """And nothing of the host's own frames."""
         program = self.program(self.words.let("x", "1"), self.words.let("y", self.words.call("boom")))
         error = (await box.run(program, tools=[boom])).error
-        assert error is not None
+        assert error is not None, NO_ERROR
         assert error.line == 2
         assert __file__ not in error.traceback
 
@@ -137,7 +137,8 @@ class ToolCases(Cases):
             self.program(self.words.let("x", self.words.call_by_name("substract", a=1))), tools=[add]
         )
         failed(result)
-        assert result.error is not None and "substract" in result.error.message
+        assert result.error is not None, NO_ERROR
+        assert "substract" in result.error.message
 
     @case(TOOLS)
     async def test_without_tools_none_can_be_called(self, box: Sandbox) -> None:
@@ -156,7 +157,8 @@ class ToolCases(Cases):
 
         result = await box.run(self.program(self.words.let("x", self.words.call("no_json"))), tools=[no_json])
         failed(result)
-        assert result.error is not None and "no_json" in result.error.message
+        assert result.error is not None, NO_ERROR
+        assert "no_json" in result.error.message
 
     @case(TOOLS)
     async def test_what_a_program_may_call_cannot_change_during_its_run(self, box: Sandbox) -> None:

@@ -9,7 +9,7 @@ import pytest
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, case
-from .needs import FILES, TOOLS, python, word
+from .needs import FILES, NO_ERROR, TOOLS, python, word
 
 TEXTS = {
     "umlauts": "äöüß ÄÖÜ",
@@ -63,7 +63,8 @@ class UnicodeCases(Cases):
     async def test_in_an_error(self, box: Sandbox) -> None:
         """Messages are text."""
         error = (await box.run(self.program(self.words.fail("日本 😀")))).error
-        assert error is not None and error.message == "日本 😀"
+        assert error is not None, NO_ERROR
+        assert error.message == "日本 😀"
 
     @case(python("core"))
     async def test_as_a_name(self, box: Sandbox) -> None:
