@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,63 @@ async def test_tools_and_sessions_are_refused_with_a_sentence(box: LocalShell) -
 async def test_a_shell_without_python_is_refused() -> None:
     with pytest.raises(actbox.SandboxUnavailable, match=r"needs Python 3\.9 or newer behind its shell"):
         await LocalShell(python="no-such-python").start()
+
+
+class _Forgetful(LocalShell):
+    async def open_process(self, arguments: Sequence[str]) -> Any:
+        return None
+
+
+class _Plain(LocalShell):
+    def open_process(self, arguments: Sequence[str]) -> Any:  # type: ignore[override]
+        return None
+
+
+class _WithoutInput(LocalShell):
+    async def open_process(self, arguments: Sequence[str]) -> Any:
+        return await asyncio.create_subprocess_exec(*arguments, stdout=PIPE, stderr=PIPE)
+
+
+class _InOneStream(LocalShell):
+    async def open_process(self, arguments: Sequence[str]) -> Any:
+        return await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+
+
+class _WithoutClient(LocalShell):
+    async def open_process(self, arguments: Sequence[str]) -> Any:
+        return await asyncio.create_subprocess_exec("no-such-client", *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+
+
+class _WithoutTraits(LocalShell):
+    traits: Any = None
+
+
+class _WithoutSuper(LocalShell):
+    def __init__(self, **given: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "said"),
+    [
+        (_Forgetful, actbox.InvalidValue, r"_Forgetful.open_process must return .* None has no stdin and no stdout"),
+        (_Plain, actbox.InvalidValue, "_Plain.open_process must be written `async def"),
+        (_WithoutInput, actbox.InvalidValue, r"three pipes.*has no stdin$"),
+        (_InOneStream, actbox.InvalidValue, r"three pipes.*has no stderr$"),
+        (_WithoutClient, actbox.SandboxUnavailable, "^the local-shell engine: .*No such file.*: no-such-client$"),
+        (_WithoutTraits, actbox.InvalidValue, "_WithoutTraits must say its `traits`"),
+        (_WithoutSuper, actbox.InvalidValue, r"_WithoutSuper.__init__ must call super\(\)"),
+    ],
+)
+async def test_a_slip_of_a_subclass_is_named(kind: type[LocalShell], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        await kind(python=sys.executable).start()
+
+
+def test_a_policy_that_is_none_is_refused() -> None:
+    given: Any = "linux"
+    with pytest.raises(actbox.InvalidValue, match="policy must be a Policy"):
+        LocalShell(given)
 
 
 async def test_a_shell_whose_python_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,10 @@ class ShellError(ActboxError):
     """The shell did not do what it was asked for; the message says what it did instead."""
 
 
+class NoShell(ShellError):
+    """There is no shell to ask: it could not be started."""
+
+
 class Answers:
     """Reads lines of one letter and base64, from the one that has the token on. Raises `ShellError` for others."""
 

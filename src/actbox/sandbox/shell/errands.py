@@ -18,7 +18,7 @@ from actbox.core.events import Completed, Output
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import Sandbox, closing
 
-from .answers import Answers, ShellError
+from .answers import Answers, NoShell, ShellError
 
 LEAST_PYTHON: Final = (3, 9)
 # Reads a length and as much source, and runs it. Free of quotes and spaces that a shell could take for its own.
@@ -89,7 +89,10 @@ async def answers_of(
                 elif isinstance(event, Completed):
                     result = event.result
     except OSError as error:
-        raise ShellError(f"the shell cannot be had: {error.strerror or error}") from error
+        if error.filename == errand[0]:
+            raise ShellError(f"the shell has no {errand[0]!r}") from error
+        which = f": {error.filename}" if error.filename else ""
+        raise NoShell(f"the shell cannot be had: {error.strerror or error}{which}") from error
     if not is_over:
         raise ShellError(_why(errand, result, complaint.strip()))
 

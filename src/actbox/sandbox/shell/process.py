@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import inspect
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol
 
+from actbox.core.errors import InvalidValue
 from actbox.core.events import Completed, Event, Output
 from actbox.core.policy import check_variables
 from actbox.core.result import ExecutionResult
@@ -108,8 +110,27 @@ class ProcessShell(ShellSandbox):
             return self.root
         return cwd if cwd.startswith("/") else f"{self.root}/{cwd}"
 
+    async def _opened(self, errand: Errand) -> ShellProcess:
+        """Start a process. Raises `InvalidValue` for what a subclass has misunderstood."""
+        method = f"{type(self).__name__}.open_process"
+        opening: Any = self.open_process(errand)
+        if not inspect.isawaitable(opening):
+            raise InvalidValue(f"{method} must be written `async def open_process(self, arguments)`")
+        process: Any = await opening
+        if lacking := [name for name in ("stdin", "stdout", "stderr") if getattr(process, name, None) is None]:
+            if hasattr(process, "kill"):
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            raise InvalidValue(
+                f"{method} must return a process with three pipes, such as asyncio.create_subprocess_exec(*arguments,"
+                f" stdin=PIPE, stdout=PIPE, stderr=PIPE); {process!r} has no {' and no '.join(lacking)}"
+            )
+        started: ShellProcess = process
+        return started
+
     async def _errand_events(self, errand: Errand, stdin: bytes) -> AsyncGenerator[Event]:
-        process = await whole(self.open_process(errand), _end)
+        process = await whole(self._opened(errand), _end)
         queue: asyncio.Queue[Output | None] = asyncio.Queue(_MOST_WAITING)
         tasks = [
             asyncio.create_task(_feed(process.stdin, stdin)),

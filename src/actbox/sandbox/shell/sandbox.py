@@ -31,10 +31,11 @@ from actbox.sandbox.slots import Slots, slots
 from actbox.sandbox.whole import whole
 from actbox.tools import Toolset
 
-from .answers import ShellError
+from .answers import NoShell, ShellError
 from .errands import LEAST_PYTHON, answers_of, errand_of, reply_to, stdin_of, stdin_of_the_first
 from .files import ShellFiles
 from .guest import ShellGuest
+from .traits import check_subclass
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 # How long a shell may take until a program has started, and how much longer for each of so many bytes that it is sent.
@@ -84,6 +85,8 @@ class ShellSandbox(ShellFiles, Sandbox):
     def __init__(self, policy: Policy | None = None, *, python: str = "python3", folder: str | None = None) -> None:
         """Raise `Unsupported` for what a policy restricts and a shell cannot."""
         self.policy = Policy() if policy is None else policy
+        if not isinstance(self.policy, Policy):
+            raise InvalidValue(f"policy must be a Policy(…), not {policy!r}")
         for name in ("mounts", "domains", "secrets"):
             if getattr(self.policy, name):
                 raise Unsupported(f"the {self.traits.engine} engine cannot keep Policy.{name}; the linux engine can")
@@ -117,6 +120,7 @@ class ShellSandbox(ShellFiles, Sandbox):
     # The contract
 
     async def start(self) -> None:
+        check_subclass(self, has_begun=hasattr(self, "_starting"))
         async with self._starting.one():
             if self._there is not None:
                 return
@@ -358,6 +362,8 @@ class ShellSandbox(ShellFiles, Sandbox):
             if "error" in reply:
                 raise ShellError(str(reply["error"]))
             return _There(base=str(reply["base"]), path=str(reply["path"]), python=str(reply["python"]))
+        except NoShell as error:
+            raise SandboxUnavailable(f"the {self.traits.engine} engine: {error}") from error
         except ShellError as error:
             raise SandboxUnavailable(f"{needs}: {error}") from error
         except KeyError as error:

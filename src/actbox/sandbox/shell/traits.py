@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from actbox.core.errors import InvalidValue
 from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.traits import NOTHING_AHEAD, Traits
 
@@ -37,3 +38,12 @@ def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more:
     }
     notes = (*NOTES, *fields.pop("notes", ()))
     return Traits(engine=engine, isolation=isolation, isolated=isolated, notes=notes, **fields)
+
+
+def check_subclass(sandbox: object, *, has_begun: bool) -> None:
+    """Raise `InvalidValue` for what a class over a shell has forgotten; `has_begun`: its `__init__` called ours."""
+    name = type(sandbox).__name__
+    if not isinstance(getattr(sandbox, "traits", None), Traits):
+        raise InvalidValue(f"{name} must say its `traits`: traits = shell_traits('its name', isolation='…')")
+    if not has_begun:
+        raise InvalidValue(f"{name}.__init__ must call super().__init__(policy)")
