@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from actbox.testing.__main__ import with_plugin
+import pytest
+
+from actbox.testing.__main__ import main, with_plugin
 
 _MODULE = """
 import actbox
@@ -102,3 +105,14 @@ def test_what_is_not_claimed_is_tried_as_far_as_it_can_be_and_said_to_be_so(tmp_
     assert "2 failed" in done.stdout and "FAILED test_mine.py::TestEndless" not in done.stdout
     assert "not over after 0.5 seconds, while it was tried what comes of partial_output" in done.stdout
     assert "a run that fails has a result with `error`" in done.stdout
+
+
+def test_the_extra_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pytest" else find(name))
+    with pytest.raises(SystemExit) as ended:
+        main(["linux"])
+    assert ended.value.code == 2
+    assert "the kit needs pytest: pip install 'actbox[testing]'" in capsys.readouterr().err

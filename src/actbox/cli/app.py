@@ -341,6 +341,9 @@ def doctor(
 ) -> int:
     """Say which engines work here, what each enforces — measured by trying it — and what to do about the rest.
 
+    Every engine is started and each of its limits tried with a program that goes beyond it, which takes a while on a
+    busy machine; naming an engine tries that one only.
+
     The exit code is 0 where some engine of full CPython, or one of
     those named, isolates programs from this machine, and 1 where none does.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -26,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("sandbox", metavar="SANDBOX", help="an engine's name, or MODULE:FUNCTION")
     add_option(parser)
     given, for_pytest = parser.parse_known_args(arguments)
+    if importlib.util.find_spec("pytest") is None:
+        parser.error("the kit needs pytest: pip install 'actbox[testing]'")
     sys.path.insert(0, os.getcwd())
     try:
         opener(given.sandbox, options_from(given.option))
