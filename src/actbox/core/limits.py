@@ -85,7 +85,7 @@ class Limits:
         metadata={
             "unit": "bytes",
             "most": _MOST_MESSAGE_BYTES,
-            "about": "one message on the channel: a tool's arguments or result, the value",
+            "about": "one message between this process and the guest: a tool's arguments or result, the value",
         },
     )
     artifacts: int = field(
