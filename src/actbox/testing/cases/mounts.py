@@ -79,6 +79,8 @@ class MountCases(Cases):
         """`remove_file` removes what is in the workspace; a folder in which something is mounted may be refused."""
         folder = self._folder(tmp_path)
         box = await kept(self, open_box, Policy(mounts=(FileMount(folder, "/workspace/work/data", "rw"),)))
+        read = self.words.answer(self.words.read("/workspace/work/data/a.txt"))
+        assert await self.answer(box, read) == "of the host"
         for path in ("work/data", "work"):
             with contextlib.suppress(FileError):
                 await box.remove_file(path, recursive=True)
