@@ -19,7 +19,7 @@ from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.host_folders import make_folder, remove_folder
 from actbox.sandbox.workspace import Workspace
 
-from .trees import FOLDER, Quota, Tree, described, failure, kind_of, mounted
+from .trees import FOLDER, Quota, Tree, described, failure, identity, kind_of, mounted
 
 _MIB = 2**20
 _MOST_READ = 2**20
@@ -33,8 +33,16 @@ _Parts = tuple[str, ...]
 @dataclass(slots=True)
 class _Open:
     descriptor: int
-    quota: Quota | None
     appends: bool
+    quota: Quota | None = None
+
+    def count_in(self, quota: Quota | None) -> None:
+        """Have what it grows by counted there, or nowhere."""
+        if self.quota is not None:
+            self.quota.opened.discard(self.descriptor)
+        if quota is not None:
+            quota.opened.add(self.descriptor)
+        self.quota = quota
 
 
 class GuestFiles:
@@ -116,11 +124,14 @@ class GuestFiles:
         tree, parts = self._found(path, make="r" not in mode)
         descriptor = tree.open(parts, mode)
         self._last += 1
-        self._opened[self._last] = _Open(descriptor, tree.quota, "a" in mode)
+        self._opened[self._last] = _Open(descriptor, "a" in mode)
+        self._opened[self._last].count_in(tree.quota)
         return self._last
 
     def _close(self, handle: int) -> None:
-        os.close(self._handle(handle).descriptor)
+        opened = self._handle(handle)
+        opened.count_in(None)
+        os.close(opened.descriptor)
         del self._opened[handle]
 
     def _read(self, handle: int, at: int, size: int) -> bytes:
@@ -188,7 +199,10 @@ class GuestFiles:
     def _rename(self, path: str, target: str) -> None:
         tree, parts = self._entry(path)
         other, other_parts = self._entry(target)
-        tree.rename(parts, other, other_parts)
+        moved = tree.rename(parts, other, other_parts)
+        for opened in self._opened.values() if moved else ():
+            if identity(os.fstat(opened.descriptor)) in moved:
+                opened.count_in(other.quota)
 
     # Finding what a path means
 

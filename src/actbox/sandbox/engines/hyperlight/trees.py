@@ -20,6 +20,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 MAX_DEPTH = 64
 # What an entry takes of a file system, whatever is in it.
 ENTRY_BYTES = 4096
+Identity = tuple[int, int]
 
 
 def failure(number: int) -> OSError:
@@ -119,18 +120,27 @@ class Tree:
         with self.parent(parts) as (parent, name):
             (os.rmdir if folder else os.unlink)(name, dir_fd=parent)
 
-    def rename(self, parts: tuple[str, ...], target: Tree, target_parts: tuple[str, ...]) -> None:
-        """Rename an entry, also into another tree of the same file system."""
+    def rename(self, parts: tuple[str, ...], target: Tree, target_parts: tuple[str, ...]) -> frozenset[Identity]:
+        """Rename an entry, also into another tree of the same file system, where there has to be room for it.
+
+        Return what came below another quota by that: all that was moved into another tree.
+        """
         self.check_writable()
         target.check_writable()
         with self.parent(parts) as (folder, name), target.parent(target_parts) as (other, new):
+            moved = [] if target.quota is self.quota else _all_of(folder, name)
+            if target.quota is not None and moved:
+                replaced = _all_of(other, new) if _is_there(other, new) else []
+                target.quota.take(max(0, sum(map(_taken_by, moved)) - sum(map(_taken_by, replaced))))
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=other)
+        return frozenset(map(identity, moved))
 
 
 class Quota:
     """How much a tree may hold, in bytes: files by their sizes, and a page for each entry.
 
-    What others write into it meanwhile is found when it is counted again, a sixteenth of the whole later at most.
+    A file that is open counts though it was removed, for as long as it is. What others write into the tree meanwhile is
+    found when it is counted again, a sixteenth of the whole later at most; so is what was taken for nothing.
     """
 
     def __init__(self, descriptor: int, most: int) -> None:
@@ -138,6 +148,8 @@ class Quota:
         self._most = most
         self._used = 0
         self._uncounted = most  # nothing was counted yet
+        self.opened: set[int] = set()
+        """The descriptors of its files that are open."""
 
     def take(self, size: int) -> None:
         """Note that a file grows by so much. Raises `OSError` where there is no room for it."""
@@ -150,12 +162,29 @@ class Quota:
             raise failure(errno.ENOSPC)
 
     def _counted(self) -> int:
-        total = 0
-        for status in every_entry(self._descriptor):
-            total += ENTRY_BYTES
-            if not stat_modes.S_ISDIR(status.st_mode):
-                total += status.st_size
-        return total
+        removed = (status.st_size for status in map(os.fstat, self.opened) if status.st_nlink == 0)
+        return sum(map(_taken_by, every_entry(self._descriptor))) + sum(removed)
+
+
+def identity(status: os.stat_result) -> Identity:
+    """Return what no other entry has while this one is there, whatever its names."""
+    return status.st_dev, status.st_ino
+
+
+def _taken_by(status: os.stat_result) -> int:
+    return ENTRY_BYTES + (0 if stat_modes.S_ISDIR(status.st_mode) else status.st_size)
+
+
+def _all_of(folder: int, name: str) -> list[os.stat_result]:
+    """Describe an entry and all below it."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat_modes.S_ISDIR(status.st_mode):
+        return [status]
+    inner = os.open(name, FOLDER, dir_fd=folder)
+    try:
+        return [status, *every_entry(inner)]
+    finally:
+        os.close(inner)
 
 
 def _is_there(folder: int, name: str) -> bool:
@@ -176,8 +205,7 @@ def mounted(mount: FileMount) -> Tree:
     except OSError as error:
         raise SandboxUnavailable(f"the mount of {host} cannot be opened: {error.strerror}") from error
     tree = Tree(folder, mount.mode == "rw", only="" if is_folder else host.name)
-    found = os.fstat(folder) if is_folder else tree.stat(())
-    if (found.st_dev, found.st_ino) != mount.identity:
+    if identity(os.fstat(folder) if is_folder else tree.stat(())) != mount.identity:
         tree.close()
         raise SandboxUnavailable(f"what lies at {host} is not what was mounted any more; mount it again")
     return tree
