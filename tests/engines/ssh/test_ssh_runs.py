@@ -46,6 +46,27 @@ async def test_files_go_both_ways_and_are_removed_with_the_sandbox(server: SshSe
     assert not folder.exists()
 
 
+_LOCKS_AND_NESTS = """
+import os
+os.mkdir('deep')
+for _ in range(1500):
+    os.mkdir('outer')
+    os.rename('deep', 'outer/deep')
+    os.rename('outer', 'deep')
+os.makedirs('locked/inner')
+os.chmod('locked', 0)
+"""
+
+
+async def test_folders_that_are_nested_deeper_than_a_path_can_say_are_removed_too(server: SshServer) -> None:
+    box = actbox.open_sandbox("ssh", allow_unisolated=True, python=sys.executable, **server.options)
+    async with box:
+        result = await box.run(_LOCKS_AND_NESTS)
+        assert result.success, result
+        folder = Path(box.root).parent
+    assert not folder.exists()
+
+
 async def test_a_program_that_is_alone_sees_no_files_of_others_and_leaves_none(box: Sandbox) -> None:
     await box.write_file("mine", b"1")
     result = await box.run_alone("import os\nprint(os.getcwd())\nsorted(os.listdir())")

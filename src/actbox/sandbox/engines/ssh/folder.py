@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from actbox.core.errors import SandboxUnavailable
@@ -13,7 +14,7 @@ from .place import Place
 
 # What is to be done comes on standard input. Constant, so that no path is part of a command line.
 _DO: Final = """
-import json, os, shutil, sys, tempfile
+import json, os, sys, tempfile
 told = json.load(sys.stdin)
 try:
     if told["do"] == "make":
@@ -23,17 +24,17 @@ try:
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH") or os.defpath])
         said = {"folder": folder, "path": path}
     else:
-        for top, folders, files in os.walk(told["folder"]):
-            for name in folders:
-                if not os.path.islink(os.path.join(top, name)):
-                    os.chmod(os.path.join(top, name), 0o700)
-        shutil.rmtree(told["folder"])
+        tree = {"__name__": "tree"}
+        exec(compile(told["tree"], "<actbox>/tree.py", "exec"), tree)
+        tree["remove_folder"](told["folder"])
         said = {}
 except OSError as error:
     said = {"error": str(error)}
 print()
 print("actbox: " + json.dumps(said))
 """
+# How a folder is removed in which a program may have made others as deep as it likes.
+_TREE: Final = Path(__file__).resolve().parents[2] / "guest" / "tree.py"
 _MARK = "actbox: "
 # On top of what a connection may take.
 _SECONDS = 60
@@ -56,7 +57,7 @@ def make_folder(place: Place) -> Folder:
 
 def remove_folder(place: Place, folder: Folder) -> None:
     """Remove a folder and all that programs have put there. Blocks. Raises `SandboxUnavailable`."""
-    _ask(place, {"do": "remove", "folder": folder.path})
+    _ask(place, {"do": "remove", "folder": folder.path, "tree": _TREE.read_text("utf-8")})
 
 
 def _ask(place: Place, told: dict[str, Any]) -> dict[str, Any]:
