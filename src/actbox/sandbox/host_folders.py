@@ -10,7 +10,7 @@ import tempfile
 import threading
 from typing import Final
 
-from .host_processes import begin_of, namespace
+from .host_processes import begin_of_this_process, has_gone, namespace
 
 _OWNED: Final = re.compile(r"actbox-of-(\d+)-(\d+)-(\d+)-.+")
 _looking = threading.Lock()
@@ -32,7 +32,7 @@ def make_folder() -> str:
             _looked_in.add(place)
             remove_abandoned(place)
     pid = os.getpid()
-    return tempfile.mkdtemp(prefix=f"actbox-of-{own}-{pid}-{begin_of(pid)}-", dir=place)
+    return tempfile.mkdtemp(prefix=f"actbox-of-{own}-{pid}-{begin_of_this_process()}-", dir=place)
 
 
 def remove_folder(folder: str) -> None:
@@ -62,7 +62,7 @@ def remove_abandoned(place: str) -> None:
         for name in os.listdir(top):
             owner = _OWNED.fullmatch(name)
             # Of processes in another namespace nobody here can say whether they live.
-            if owner is not None and owner[1] == own and owner[3] != begin_of(int(owner[2])):
+            if owner is not None and owner[1] == own and has_gone(int(owner[2]), owner[3]):
                 with contextlib.suppress(OSError):
                     _remove_mine(top, name)
     finally:

@@ -161,6 +161,14 @@ def test_a_container_of_a_process_that_is_counted_elsewhere_is_left_alone() -> N
         assert name not in orphans.reap(client)
 
 
+def test_a_container_that_does_not_say_since_when_is_left_alone_while_there_is_such_a_process() -> None:
+    client = needs()
+    labels = {**orphans.labels_of_this_process(), "io.actbox.boot": "", "io.actbox.start": ""}
+    with somebodys_container(client, labels) as name:
+        assert name not in orphans.reap(client)
+        assert client.json("container", "inspect", name)[0]["State"]["Running"] is True
+
+
 def test_a_container_that_does_not_say_whose_it_is_is_left_alone() -> None:
     client = needs()
     labels = {**orphans.labels_of_this_process(), "io.actbox.pid": "none"}

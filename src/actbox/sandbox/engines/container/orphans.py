@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from actbox.sandbox.host_processes import begin_of, namespace
+from actbox.core.errors import SandboxUnavailable
+from actbox.sandbox.host_processes import begin_of_this_process, has_gone, namespace
 
 from .client import Client, CommandFailed
 from .kept import LABEL
@@ -30,9 +31,8 @@ _reaping = threading.Lock()
 
 
 def labels_of_this_process() -> Mapping[str, str]:
-    """Return the labels that say to which process a container belongs."""
-    pid = os.getpid()
-    process = {_PID: str(pid), _START: begin_of(pid), _NAMESPACE: namespace()}
+    """Return the labels that say to which process a container belongs. Raises `SandboxUnavailable`."""
+    process = {_PID: str(os.getpid()), _START: _own_begin(), _NAMESPACE: namespace()}
     return {LABEL: "sandbox", **process, _BOOT: boot(), _MACHINE: _machine()}
 
 
@@ -46,9 +46,20 @@ def reap_once(client: Client) -> None:
 
 
 def folder_prefix() -> str:
-    """Return how the name of a container's folder on the host begins, which says to which process it belongs."""
-    pid = os.getpid()
-    return f"{_FOLDER}{namespace()}-{pid}-{begin_of(pid)}-"
+    """Return how the name of a container's folder on the host begins, which says to which process it belongs.
+
+    Raises `SandboxUnavailable`.
+    """
+    return f"{_FOLDER}{namespace()}-{os.getpid()}-{_own_begin()}-"
+
+
+def _own_begin() -> str:
+    try:
+        return begin_of_this_process()
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"a container cannot be marked as this process's, since nothing can be read of that: {error.strerror}"
+        ) from error
 
 
 def remove_folder(folder: str) -> None:
@@ -77,7 +88,7 @@ def reap_folders() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         where, pid, start, *_ = [*folder.name.removeprefix(_FOLDER).split("-"), "", ""]
         # Of processes in another namespace nobody here can say whether they live.
-        if where == namespace() and _is_number(pid) and start != begin_of(int(pid)):
+        if where == namespace() and _is_number(pid) and has_gone(int(pid), start):
             remove_folder(str(folder))
 
 
@@ -89,10 +100,11 @@ def reap(client: Client) -> list[str]:
             continue  # another machine's, which uses the same daemon
         if not _is_number(labels.get(_PID, "")):
             continue  # it does not say whose it is, so that we have not made it
-        is_of_now = labels.get(_BOOT) == boot()
+        made_at, now = labels.get(_BOOT, ""), boot()
+        is_of_now = made_at == now or not made_at or not now
         if is_of_now and labels.get(_NAMESPACE) != namespace():
             continue  # its process is counted elsewhere: nobody here can say whether it lives
-        if not (is_of_now and labels.get(_START) == begin_of(int(labels[_PID]))):
+        if not (is_of_now and not has_gone(int(labels[_PID]), labels.get(_START, ""))):
             with contextlib.suppress(CommandFailed):  # another process of ours was first
                 client.run("rm", "--force", name)
                 gone.append(name)
@@ -117,15 +129,23 @@ def _is_number(text: str) -> bool:
 
 @functools.cache
 def boot() -> str:
-    """Return what tells this run of this machine's kernel from every other, "" where that is not known."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
+    """Return what tells this run of this machine's kernel from every other, "" where that is not known.
+
+    Raises `SandboxUnavailable` where it is known and cannot be read now.
+    """
+    return _words_in("/proc/sys/kernel/random/boot_id")
 
 
 @functools.cache
 def _machine() -> str:
-    number = ""
-    with contextlib.suppress(OSError):
-        number = Path("/etc/machine-id").read_text().strip()
-    return number or os.uname().nodename
+    return _words_in("/etc/machine-id") or os.uname().nodename
+
+
+def _words_in(path: str) -> str:
+    """Return what is in a file, "" where it is not there or not for this process. Raises `SandboxUnavailable`."""
+    try:
+        return Path(path).read_text().strip()
+    except (FileNotFoundError, PermissionError):
+        return ""
+    except OSError as error:
+        raise SandboxUnavailable(f"{path} cannot be read: {error.strerror}") from error
