@@ -21,7 +21,6 @@ def program(folder: Path, name: str, answer: str = "") -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CONTAINER_HOST", raising=False)
     return tmp_path
 
 
@@ -43,11 +42,10 @@ def test_docker_says_which_runtimes_it_has(folder: Path) -> None:
     )
 
 
-def test_of_a_podman_elsewhere_only_what_it_says_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONTAINER_HOST", "ssh://elsewhere")
+def test_of_a_podman_elsewhere_only_what_it_says_is_known(folder: Path) -> None:
     program(folder, "runsc")
     path = program(folder, "podman", "4.3.1 crun")
-    assert client_and_runtimes(Client("podman", path))[1] == "runtimes: crun, at the other end"
+    assert client_and_runtimes(Client("podman", path, is_remote=True))[1] == "runtimes: crun, at the other end"
 
 
 def test_a_client_that_says_something_else_is_quoted(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from actbox.core.errors import ActboxError
 from actbox.core.policy import Policy
@@ -13,17 +14,21 @@ from .client import CommandFailed, find_client
 from .engine import ContainerSandbox, Options
 from .runtimes import client_and_runtimes
 
+_SEE_PODMAN: Final = "See what `podman info` says."
+
 
 def check() -> EngineCheck:
     """Run an empty program in a container. Takes about a second."""
     try:
         client = find_client()
+    except CommandFailed as error:
+        return _no(f"podman does not answer: {error}", _SEE_PODMAN)
     except ActboxError as error:
         return _no(str(error), "Install Podman, which needs no daemon (`apt-get install podman`), or Docker.")
     try:
         found = client_and_runtimes(client)
     except CommandFailed as error:
-        advice = "See what `podman info` says." if client.is_podman else "Start Docker, or install Podman."
+        advice = _SEE_PODMAN if client.is_podman else "Start Docker, or install Podman."
         return _no(f"{client.name} does not answer: {error}", advice, (f"client: {client.name} at {client.path}",))
     sandbox = ContainerSandbox(Policy(), Options())
 

@@ -21,6 +21,10 @@ KNOWN: Final = ("podman", "docker")
 _SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
 _MOST_SAID = 1000
+_PLACES: Final = (
+    *("CONTAINER_HOST", "CONTAINER_CONNECTION", "CONTAINERS_CONF"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"),
+)
 # What stands beside the reason for a failure.
 _NO_REASON = re.compile(r"level=warning|^\s*$|^(See|Run) 'docker .*--help'")
 _NO_RUNTIME = re.compile(r"(?:runtime|invalid runtime name:) \"?([^\s\":]+)(?:\"? not found|$)")
@@ -43,6 +47,8 @@ class Client:
     name: str
     path: str
     flags: tuple[str, ...] = ()
+    is_remote: bool = False
+    """Whether a Podman only passes on what it is asked, to a service that may be on another machine."""
 
     @property
     def is_podman(self) -> bool:
@@ -52,7 +58,7 @@ class Client:
     @property
     def is_local(self) -> bool:
         """Whether what it starts is a child of this machine's kernel, and gets descriptors from the command itself."""
-        return self.is_podman and sys.platform == "linux" and not os.environ.get("CONTAINER_HOST")
+        return self.is_podman and sys.platform == "linux" and not self.is_remote
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of a subcommand."""
@@ -92,21 +98,42 @@ class Client:
 
 
 def find_client(runtime: str = "", client: str = "") -> Client:
-    """Return Podman, else Docker, set to use a runtime. Raises `SandboxUnavailable` where there is neither.
+    """Return Podman, else Docker, set to use a runtime. Blocks.
 
-    `runtime` is a name such as `runc`, `runsc` or `kata`; `client` one of `podman` and `docker`.
+    `runtime` is a name such as `runc`, `runsc` or `kata`; `client` one of `podman` and `docker`. Raises
+    `SandboxUnavailable` where there is neither, or Podman cannot be told to use that runtime; `CommandFailed` where it
+    does not reach the service that it is to use.
     """
     wanted = (client,) if client else KNOWN
     there = [(name, path) for name in wanted if (path := shutil.which(name)) is not None]
     if not there:
         raise SandboxUnavailable(f"there is no {' and no '.join(wanted)} here")
     # Where both are there, one that does not answer is not the one to use; else its own words say what is the matter.
-    name, path = next((one for one in there if _answers(one[1])), there[0]) if len(there) > 1 else there[0]
+    name, path = next((one for one in there if _answers(one[1], *places())), there[0]) if len(there) > 1 else there[0]
+    if name == "podman" and _is_remote(path, *places()):
+        if runtime:
+            raise SandboxUnavailable(
+                f"a Podman that uses a service cannot tell it to use {runtime}: start the service with that "
+                f"(`podman --runtime {runtime} system service`) and leave runtime= out, or use Docker"
+            )
+        return Client(name, path, is_remote=True)
     return Client(name, path, _flags(name, runtime))
 
 
+def places() -> tuple[str, ...]:
+    """Return what the environment says of where containers are: what was found out holds as long as that does."""
+    return tuple(os.environ.get(name, "") for name in _PLACES)
+
+
 @functools.cache
-def _answers(path: str) -> bool:
+def _is_remote(path: str, *_places: str) -> bool:
+    # There are settings for that in files too. Only of a service a version is told beside the command's own.
+    said = Client("podman", path).json("version", "--format", "{{json .}}")
+    return isinstance(said, dict) and bool(said.get("Server"))
+
+
+@functools.cache
+def _answers(path: str, *_places: str) -> bool:
     try:
         return subprocess.run([path, "info"], capture_output=True, timeout=_ANSWER_SECONDS, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

@@ -15,7 +15,7 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.sandbox.host_processes import begin_of_this_process, has_gone, namespace
 
-from .client import Client, CommandFailed
+from .client import Client, CommandFailed, places
 from .kept import LABEL
 from .shown import hide
 
@@ -39,8 +39,9 @@ def labels_of_this_process() -> Mapping[str, str]:
 def reap_once(client: Client) -> None:
     """Remove the orphans, the first time that this process is about to make a container with this command."""
     with _reaping:
-        if client.command() not in map(list, _reaped):
-            _reaped.add(tuple(client.command()))
+        where = (*client.command(), *places())
+        if where not in _reaped:
+            _reaped.add(where)
             reap(client)
             reap_folders()
 
