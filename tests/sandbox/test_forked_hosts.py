@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -86,6 +88,42 @@ def test_a_forked_child_is_refused_and_its_parents_runs_and_sessions_go_on(engin
     finally:
         loop.run_until_complete(box.stop())
         loop.close()
+
+
+_FORKS_AMID_A_RUN = """
+import asyncio, os, sys, time, actbox
+async def main():
+    async with actbox.open_sandbox(ENGINE, allow_unisolated=True) as box:
+        running = asyncio.create_task(box.run(SLOW))
+        await asyncio.sleep(1)
+        assert not running.done(), running
+        child = os.fork()
+        if not child:
+            sys.exit(7)
+        for _ in range(600):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(child, 9)
+            status = os.waitpid(child, 0)[1]
+        await asyncio.sleep(0.5)
+        print(os.waitstatus_to_exitcode(status), running.done(), flush=True)
+        os.killpg(0, 9)  # since the child's event loop has closed what wakes this one
+asyncio.run(main())
+"""
+_SLOW = {"node": "await new Promise(done => setTimeout(done, 600_000))", "monty": "while True: pass"}
+
+
+@pytest.mark.parametrize("engine", [*_ENGINES, pytest.param("container", marks=pytest.mark.engines)], indirect=True)
+def test_a_child_that_is_forked_amid_a_run_ends_when_it_is_cancelled_there(engine: str) -> None:
+    """As `sys.exit` in it has `asyncio.run` do; the run, of whose end only its parent hears, is left alone."""
+    program = _FORKS_AMID_A_RUN.replace("ENGINE", repr(engine))
+    program = program.replace("SLOW", repr(_SLOW.get(engine, "import time\ntime.sleep(600)")))
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, start_new_session=True)
+    assert said.stdout == "7 False\n", said.stderr
 
 
 @pytest.mark.parametrize("engine", ["linux", "process", "wasm"])

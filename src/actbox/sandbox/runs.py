@@ -18,6 +18,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Literal, Self
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import ErrorInfo, ErrorKind
 from actbox.core.events import ArtifactCreated, Completed, Event, NetworkRequest, Output
 from actbox.core.limits import Limits
@@ -104,6 +105,7 @@ class Run:
         slots: Slots | None = None,
     ) -> None:
         self._guest = guest
+        self._owner = Owner()
         self._command = command
         self._number = 0
         self._engine = engine
@@ -148,7 +150,10 @@ class Run:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._close()
+        if self._owner.is_here:
+            await self._close()
+        else:
+            self._leave_to_parent()
 
     async def finish(self) -> ExecutionResult:
         """Wait for the end, and return what the run came to."""
@@ -184,6 +189,14 @@ class Run:
             return frame
         finally:
             os.close(stdin)
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: neither end the guest, which is the parent's, nor wait for an end that only that hears of.
+
+        Its descriptors stay as they are, since the event loop of the child listens to them with the parent's means.
+        """
+        self._cancel_timers()
+        self._calls.cancel()
 
     async def _close(self) -> None:
         """Leave nothing behind; also when the run was abandoned halfway."""

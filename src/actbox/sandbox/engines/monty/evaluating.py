@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import ToolError
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.embedded import CallRefused, Evaluation, Outcome
@@ -49,13 +50,19 @@ _MOST_FAILURES = 100
 
 
 async def in_turn(interpreter: Interpreter, turn: Callable[[], T]) -> T:
-    """Do something with an interpreter in a thread; when the caller is cancelled, the interpreter is ended first."""
+    """Do something with an interpreter in a thread; when the caller is cancelled, the interpreter is ended first.
+
+    A forked child leaves it to its parent.
+    """
+    owner = Owner()
     try:
         return await _turns.run(turn)
     except asyncio.CancelledError:
+        if not owner.is_here:
+            raise
         interpreter.kill()
         ending = asyncio.ensure_future(run_blocking(interpreter.wait))
-        while not ending.done():  # also for a caller that is cancelled twice
+        while not ending.done() and owner.is_here:  # also for a caller that is cancelled twice
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(ending)
         raise

@@ -7,6 +7,7 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING, Final, Self
 
+from actbox.core.after_fork import Owner
 from actbox.core.errors import FileError
 from actbox.core.limits import Limits
 from actbox.core.policy import Policy
@@ -71,20 +72,25 @@ class WasmSandbox(EmbeddedSandbox):
         design = _design(evaluation.folder, evaluation.limits, self._volumes)
         worker = await _worker(design)
         conversation = Conversation(worker, evaluation, self._proxy)
-        ended = None
+        owner, ended = Owner(), None
         try:
             conversation.begin(last=True)
             ended = await conversation.ended()
             return ended
         finally:
             conversation.give_up()
-            if ended is None or ended.told is None:
-                await whole(_end(worker), _nothing)
-                stock().replace(design)
-            else:
-                stock().give(worker, design)
-            if ended is None or ended.told is None or ended.limit:
-                await whole(run_blocking(_cut_back, evaluation), _nothing)
+            if owner.is_here:  # else this is a forked child, and the worker its parent's
+                await self._take_back(worker, design, evaluation, ended)
+
+    async def _take_back(self, worker: Worker, design: Design, evaluation: Evaluation, ended: Ended | None) -> None:
+        """Have a worker wait for its next program, or end it with what it has written beyond its limit."""
+        if ended is None or ended.told is None:
+            await whole(_end(worker), _nothing)
+            stock().replace(design)
+        else:
+            stock().give(worker, design)
+        if ended is None or ended.told is None or ended.limit:
+            await whole(run_blocking(_cut_back, evaluation), _nothing)
 
     async def write_file(self, path: str, data: bytes) -> None:
         place = self._there()
@@ -141,11 +147,14 @@ class _WasmState(State):
             self._design = _design(evaluation.folder, evaluation.limits, self._volumes)
             self._worker = await _worker(self._design)
         conversation = Conversation(self._worker, evaluation, self._proxy)
+        owner = Owner()
         conversation.begin(last=False)
         try:
             ended = await conversation.ended()
         except asyncio.CancelledError:
             conversation.give_up()
+            if not owner.is_here:
+                raise
             await whole(self._interrupted(conversation), _nothing)
             await whole(run_blocking(_cut_back, evaluation), _nothing)
             raise
