@@ -380,7 +380,8 @@ _portal: _Portal | None = None
 _making = threading.Lock()
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def background_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of the background thread, which lives as long as the process."""
     global _portal
     with _making:
         if _portal is None or _portal.owner != os.getpid():
@@ -389,7 +390,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _call(coroutine: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    future = asyncio.run_coroutine_threadsafe(coroutine, background_loop())
     try:
         return future.result()
     except BaseException:

@@ -5,6 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
+
+call_clock: ContextVar[WallClock | None] = ContextVar("call_clock", default=None)
+"""Where a tool runs, the clock of the run that calls it: the tool may stop it while a person has to decide something.
+
+Pauses are made and ended in the event loop of the run.
+"""
 
 
 class WallClock:

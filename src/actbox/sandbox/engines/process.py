@@ -6,7 +6,6 @@ without namespaces when someone asks for it by name and says `allow_unisolated=T
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING
 from actbox.core.errors import SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.ending import Ending
+from actbox.sandbox.ending import End, Ending
 from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.guest.boot import boot_command
 from actbox.sandbox.guest_process import GuestProcess
@@ -116,9 +115,7 @@ class ProcessSandbox(LocalSandbox):
 class _Subprocess(GuestProcess):
     def __init__(self, stdin: bytes, folder: str) -> None:
         self._mark = uuid.uuid4().hex
-        self._loop = asyncio.get_running_loop()
-        self._ending: Ending | None = None
-        self._when_ended: list[Callable[[Ending], None]] = []
+        self._end = End()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             self.sock, their_sock = socket.socketpair()
             ours.callback(self.sock.close)
@@ -151,21 +148,18 @@ class _Subprocess(GuestProcess):
 
     @property
     def ended(self) -> bool:
-        return self._ending is not None
+        return self._end.ending is not None
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        if self._ending is None:
-            self._when_ended.append(call)
-        else:
-            self._loop.call_soon(call, self._ending)
+        self._end.when_in_loop(call)
 
     def interrupt(self) -> None:
-        if self._ending is None:
+        if not self.ended:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        if self._ending is None:
+        if not self.ended:
             self._end_tree()
 
     def _reap(self) -> None:
@@ -174,19 +168,14 @@ class _Subprocess(GuestProcess):
         self._end_tree()
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = code = os.waitstatus_to_exitcode(status)
-        ending = Ending(
-            exit_code=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-            cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
-            max_rss_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        self._end.tell(
+            Ending(
+                exit_code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
+                cpu_ms=(usage.ru_utime + usage.ru_stime) * 1000,
+                max_rss_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+            )
         )
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._tell, ending)
-
-    def _tell(self, ending: Ending) -> None:
-        self._ending = ending
-        for call in self._when_ended:
-            call(ending)
 
     def _end_tree(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

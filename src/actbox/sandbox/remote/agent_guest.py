@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
 import os
 import signal
@@ -11,7 +9,7 @@ from collections.abc import Callable
 
 from actbox.core.after_fork import Owner
 from actbox.core.errors import ErrorKind
-from actbox.sandbox.ending import Ending, Stop
+from actbox.sandbox.ending import End, Ending, Stop
 from actbox.sandbox.guest import frames
 from actbox.sandbox.guest_process import GuestProcess
 
@@ -31,25 +29,19 @@ class AgentGuest(GuestProcess):
     """A guest that an agent has opened."""
 
     def __init__(self, memory_ends: Callable[[], int]) -> None:
-        """Note in which event loop this is, which is to hear of its end."""
         self._memory_ends = memory_ends
         self._memory_ends_before = memory_ends()
-        self._loop = asyncio.get_running_loop()
         self._owner = Owner()
-        self._ending: Ending | None = None
-        self._when_ended: list[Callable[[Ending], None]] = []
+        self._end = End()
         self.is_dismissed = False
         """Whether its run is over, although it may not have ended quite."""
 
     @property
     def ended(self) -> bool:
-        return self._ending is not None or not self._owner.is_here  # a forked child never hears of it
+        return self._end.ending is not None or not self._owner.is_here  # a forked child never hears of it
 
     def when_ended(self, call: Callable[[Ending], None]) -> None:
-        if self._ending is None:
-            self._when_ended.append(call)
-        else:
-            self._loop.call_soon(call, self._ending)
+        self._end.when_in_loop(call)
 
     def dismiss(self, used_ms: float) -> bool:
         self.is_dismissed = True
@@ -57,20 +49,13 @@ class AgentGuest(GuestProcess):
         return True
 
     def end_soon(self, ending: Ending, stop: Stop | None) -> None:
-        """Have its event loop know how it ended; in any thread."""
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._end, ending, stop)
-
-    def _end(self, ending: Ending, stop: Stop | None) -> None:
+        """Tell how it ended, each in their event loop; in any thread."""
         was_killed = ending.signal == signal.SIGKILL and not ending.limit and not ending.failure
         if was_killed and self._memory_ends() > self._memory_ends_before:
             ending = dataclasses.replace(ending, limit="memory_mib")
-        self._ending = ending
         if self.stopped is None:
             self.stopped = stop
-        for call in self._when_ended:
-            call(ending)
-        self._when_ended.clear()
+        self._end.tell(ending)
 
 
 def two_pipes() -> tuple[int, int, int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import json
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.limits import Limits
-from actbox.sandbox.ending import Ending
+from actbox.sandbox.ending import End, Ending
 from actbox.sandbox.guest_process import GuestProcess
 from actbox.sandbox.nursery.datagrams import DescriptorsLost, receive, send
 
@@ -29,43 +28,6 @@ if TYPE_CHECKING:
 
 class ChildEnded(SandboxUnavailable):
     """A sandbox died before it could be taken for a run."""
-
-
-class End:
-    """How something ended, and who waits for that; for any number of threads."""
-
-    def __init__(self) -> None:
-        self.ending: Ending | None = None
-        self._lock = threading.Lock()
-        self._waiting: list[Callable[[Ending], None]] = []
-
-    def when(self, call: Callable[[Ending], None]) -> None:
-        """Call a function once it has ended: in the thread that tells of the end, or here and now."""
-        with self._lock:
-            if self.ending is None:
-                self._waiting.append(call)
-                return
-        call(self.ending)
-
-    def when_in_loop(self, call: Callable[[Ending], None]) -> None:
-        """Call a function in this event loop once it has ended."""
-        loop = asyncio.get_running_loop()
-
-        def tell(ending: Ending) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(call, ending)
-
-        self.when(tell)
-
-    def tell(self, ending: Ending) -> None:
-        """Say how it ended; the first word counts."""
-        with self._lock:
-            if self.ending is not None:
-                return
-            self.ending = ending
-            waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            call(ending)
 
 
 class Child(GuestProcess):

@@ -19,11 +19,11 @@ from typing import Any
 from actbox.core.errors import SandboxUnavailable
 from actbox.core.events import NetworkRequest
 from actbox.sandbox.blocking import run_blocking
-from actbox.sandbox.ending import Ending
+from actbox.sandbox.ending import End, Ending
 from actbox.sandbox.guest_process import Fork, GuestProcess
 from actbox.sandbox.workspace import Workspace
 
-from .child import Child, End
+from .child import Child
 from .input_folder import InputFolder
 from .stored import StoredWorkspace
 
