@@ -56,7 +56,7 @@ from .tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset, t
 
 if TYPE_CHECKING:
     from . import review
-    from .sandbox.shell import ProcessShell, ShellSandbox, shell_traits
+    from .sandbox.shell import ProcessShell, ShellSandbox, ToolAddress, shell_traits
 
 __all__ = [
     "ENGINES",
@@ -98,6 +98,7 @@ __all__ = [
     "ShellSandbox",
     "Snapshot",
     "Tool",
+    "ToolAddress",
     "ToolError",
     "ToolFinished",
     "ToolStarted",
@@ -132,7 +133,7 @@ def __getattr__(name: str) -> Any:
 
         # Not `from . import review`, which would ask this function first.
         return importlib.import_module(".review", __name__)
-    if name in ("ProcessShell", "ShellSandbox", "shell_traits"):
+    if name in ("ProcessShell", "ShellSandbox", "ToolAddress", "shell_traits"):
         from .sandbox import shell  # which is for systems that are like Unix
 
         return getattr(shell, name)

@@ -28,6 +28,8 @@ class GuestProcess(ABC):
     """The host's end of the channel, or `None` once it is closed."""
     stdout: int
     stderr: int
+    grace_seconds: float = 0.5
+    """How long it may live on once its result is in, before it is ended."""
     stdin: int = -1
     """What goes to the guest with the first message, to be its standard input; -1 where it has one already."""
     stopped: Stop | None = None

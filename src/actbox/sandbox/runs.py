@@ -43,7 +43,7 @@ _USUAL_PIPE_BYTES = 64 * 1024
 _SET_PIPE_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", 1031 if sys.platform == "linux" else None)
 SHORT_SECONDS = 0.003
 """Most programs that run for so short print a line or two; to be woken for each would take the processor from them."""
-# How long a guest may live on after its channel is closed or its result is in, before it is ended.
+# How long a guest may live on after its channel is closed, before it is ended.
 _GRACE_SECONDS = 0.5
 # How long its pid 1 may take to say how it ended, on a machine that has much else to do.
 _LONG_GRACE_SECONDS = 5.0
@@ -362,7 +362,7 @@ class Run:
         if alone and self._guest.dismiss(done.cpu_ms):
             self._finish(Ending(limit=reached))
         else:
-            self._timers.append(self._loop.call_later(_GRACE_SECONDS, self._guest.kill))
+            self._timers.append(self._loop.call_later(self._guest.grace_seconds, self._guest.kill))
 
     def on_lost(self, error: wire.ProtocolError | None) -> None:
         """Take in that the channel is closed, or was abused."""

@@ -29,6 +29,15 @@ neither processes nor packages with compiled parts. `core`: CPython's language w
 """
 
 
+ToolsBy = Literal["channel", "callbacks", "files", "http", ""]
+"""How tool calls of a program reach the host.
+
+`channel`: by a socket or a pipe. `callbacks`: the interpreter is in this process or one of its own, and calls it.
+`files`: by files in the sandbox, which the host looks for and answers in. `http`: the program's side reaches the tool
+proxy of the host. Nothing: there are no tools.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
     """What one engine really does on this machine.
@@ -48,9 +57,9 @@ class Traits:
     What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
     `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
     there is no `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has
-    several calls under way at once; `partial_output` whether what a program printed before it was ended is kept, and
-    comes as it goes; `tracebacks` whether an error says the line of the program, and shows it. `platforms` are those
-    that the engine is for, as `sys.platform` has them.
+    several calls under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output`
+    whether what a program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says
+    the line of the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
     """
 
     engine: str
@@ -70,11 +79,16 @@ class Traits:
     tools: bool = True
     await_tools: bool = True
     parallel_tools: bool = True
+    tools_by: ToolsBy = "channel"
     partial_output: bool = True
     tracebacks: bool = True
     sessions: bool = False
     fork: bool = False
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tools:
+            object.__setattr__(self, "tools_by", "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -96,6 +110,7 @@ class Traits:
             "tools": self.tools,
             "await_tools": self.await_tools,
             "parallel_tools": self.parallel_tools,
+            "tools_by": self.tools_by,
             "partial_output": self.partial_output,
             "tracebacks": self.tracebacks,
             "sessions": self.sessions,

@@ -1,12 +1,17 @@
-"""A sandbox over a shell of this machine: the smallest that there is. It isolates nothing."""
+"""Sandboxes over a shell of this machine: the smallest that there are. They isolate nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
-from actbox import ProcessShell, shell_traits
+from actbox import ProcessShell, ShellSandbox, shell_traits
+from actbox.core.events import Completed, Event, Output
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import Command
+from actbox.sandbox.whole import whole
 
 
 class LocalShell(ProcessShell):
@@ -14,3 +19,40 @@ class LocalShell(ProcessShell):
 
     async def open_process(self, arguments: Sequence[str]) -> Process:
         return await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+
+
+class PlainShell(ShellSandbox):
+    """Nothing but `execute_stream`, as somebody would write it who knows no more than the contract."""
+
+    traits = shell_traits("plain", isolation="none", partial_output=False)
+
+    async def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Event]:
+        arguments = ["sh", "-c", command] if isinstance(command, str) else command
+        starting = asyncio.create_subprocess_exec(
+            *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd or self.root, env={**os.environ, **(env or {})}
+        )
+        process = await whole(starting, _end)  # whoever reads the events may go at any time
+        try:
+            stdout, stderr = await asyncio.wait_for(process.communicate(stdin), timeout)
+        finally:
+            if process.returncode is None:
+                await _end(process)
+        said, complained = (data.decode("utf-8", "replace") for data in (stdout, stderr))
+        yield Output("stdout", said)
+        yield Output("stderr", complained)
+        assert process.returncode is not None
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        yield Completed(ExecutionResult(stdout=said, stderr=complained, exit_code=code, sandbox="plain"))
+
+
+async def _end(process: Process) -> None:
+    process.kill()
+    await process.communicate()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ import pytest_asyncio
 
 import actbox
 from actbox import ErrorKind, Limits, Policy, ProcessShell, Program, shell_traits
-from actbox.core.events import Completed, Event, Output
-from actbox.core.result import ExecutionResult
+from actbox.core.events import Event, Output
 from actbox.sandbox.contract import Command
 from actbox.sandbox.shell.answers import ShellError
 from actbox.sandbox.shell.errands import reply_to
-from tests.engines.shell.local_shell import LocalShell
+from tests.engines.shell.local_shell import LocalShell, PlainShell
 
 
 @pytest_asyncio.fixture
@@ -239,9 +238,7 @@ async def test_nothing_of_a_sandbox_is_left_there() -> None:
     assert not base.exists()
 
 
-async def test_tools_and_sessions_are_refused_with_a_sentence(box: LocalShell) -> None:
-    with pytest.raises(actbox.Unsupported, match=r"has no tools.*the linux engine has"):
-        await box.run("1", tools=[actbox.tool(len)])
+async def test_sessions_are_refused_with_a_sentence(box: LocalShell) -> None:
     with pytest.raises(actbox.Unsupported, match="the linux engine does"):
         box.session()
 
@@ -366,40 +363,8 @@ async def test_a_shell_that_fails_is_a_failed_result_and_a_file_error(says: str,
         assert (await box.run("1 + 1")).value == 2
 
 
-class Plain(actbox.ShellSandbox):
-    """Nothing but `execute_stream`, as somebody would write it who knows no more than the contract."""
-
-    traits = shell_traits("plain", isolation="none", partial_output=False)
-
-    async def execute_stream(
-        self,
-        command: Command,
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[Event]:
-        arguments = ["sh", "-c", command] if isinstance(command, str) else command
-        process = await asyncio.create_subprocess_exec(
-            *arguments, stdin=-1, stdout=-1, stderr=-1, cwd=cwd or self.root, env={**os.environ, **(env or {})}
-        )
-        try:
-            stdout, stderr = await asyncio.wait_for(process.communicate(stdin), timeout)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        said, complained = (data.decode("utf-8", "replace") for data in (stdout, stderr))
-        yield Output("stdout", said)
-        yield Output("stderr", complained)
-        assert process.returncode is not None
-        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        yield Completed(ExecutionResult(stdout=said, stderr=complained, exit_code=code, sandbox="plain"))
-
-
 async def test_the_one_method_is_enough() -> None:
-    async with Plain(python=sys.executable) as box:
+    async with PlainShell(python=sys.executable) as box:
         workspace = Path(box.root)
         assert (await box.execute("pwd")).stdout.strip() == box.root
         await box.write_file("input/file", bytes(range(256)))

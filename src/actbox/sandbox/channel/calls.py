@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from actbox.core.errors import ToolError
 from actbox.core.events import Event, ToolFinished, ToolStarted
-from actbox.sandbox.clock import WallClock
+from actbox.sandbox.clock import WallClock, call_clock
 from actbox.sandbox.guest import wire
 from actbox.sandbox.slots import in_a_run
 from actbox.tools import Tool, Toolset
@@ -71,6 +71,7 @@ class ToolCalls:
         self._link: Answers | None = None
         self._on_failure = on_failure
         self._toolset = toolset
+        self._clock = clock
         self._most = most
         self._bytes_left = most_bytes
         self._max_bytes = max_bytes
@@ -129,6 +130,7 @@ class ToolCalls:
 
     async def _answer(self, call: Call, weight: int) -> None:
         in_a_run.set(True)
+        call_clock.set(self._clock)
         tool = self._toolset.get(call.tool)
         prepared: PreparedCall | None = None
         error: str | None = None

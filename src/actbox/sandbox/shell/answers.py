@@ -10,7 +10,7 @@ from typing import Final
 from actbox.core.errors import ActboxError
 from actbox.sandbox.guest.errands.answers import PIECE_BYTES
 
-KINDS: Final = frozenset("soecxfbrz")
+KINDS: Final = frozenset("soecmpxfbrz")
 # A greeting of the shell's, before the errand says anything.
 _MOST_BEFORE = 256 * 1024
 _MOST_OF_A_LINE = 2 * PIECE_BYTES

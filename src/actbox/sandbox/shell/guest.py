@@ -1,7 +1,7 @@
 """A guest at the other end of a shell, as runs know one: its output, its channel and its end, fed from an errand.
 
-The errand is told everything at its beginning, since a shell takes no more later: the guest hears no answers, so its
-programs have no tools.
+The errand is told everything at its beginning, since a shell takes no more later. What the guest hears after that, the
+answers to tool calls, reaches it by mail (`channel/mailbox.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from actbox.core.errors import ErrorKind
 from actbox.core.limits import Limits
 from actbox.core.result import Artifact
-from actbox.sandbox.ending import Ending
+from actbox.sandbox.channel.mailbox import Carrier, Mailbox
+from actbox.sandbox.ending import Ending, Stop
+from actbox.sandbox.guest.wire import ProtocolError
 from actbox.sandbox.guest_process import GuestProcess
+from actbox.sandbox.left_out import printable
 
 from .answers import ShellError
 from .errands import as_object
@@ -24,11 +28,24 @@ from .gathering import Gathered
 
 Said = AsyncGenerator[tuple[str, bytes]]
 
+_MOST_OF_A_REASON = 1000
+_MOST_DIGITS = 15
+# How long the output of a program may take to come after its result, which came by mail.
+_OUTPUT_SECONDS = 60.0
+
 
 class ShellGuest(GuestProcess):
-    """What runs at the other end. `begin` sends the errand; `aftermath` another one, if that was ended early."""
+    """What runs at the other end. `begin` sends the errand; `aftermath` another one, if that was ended early.
 
-    def __init__(self, begin: Callable[[], Said], aftermath: Callable[[], Said], limits: Limits) -> None:
+    A run without tools needs no `mailbox`.
+    """
+
+    # Its result may come by mail, long before the shell says that it has ended.
+    grace_seconds = 5.0
+
+    def __init__(
+        self, begin: Callable[[], Said], aftermath: Callable[[], Said], limits: Limits, mailbox: Mailbox | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
         self._gathered = Gathered(limits)
@@ -45,6 +62,15 @@ class ShellGuest(GuestProcess):
             opened.pop_all()
         for descriptor in (self._stdout, self._stderr):
             os.set_blocking(descriptor, False)
+        self._position = 0
+        """Where in what the program sends on its channel the errand is."""
+        self._mail_failed = ""
+        if mailbox is not None and mailbox.brings_calls:
+            self.grace_seconds = _OUTPUT_SECONDS
+        self._carrier = None if mailbox is None else Carrier(mailbox, self._channel)
+        self._carrying = None if self._carrier is None else loop.create_task(self._carrier.run())
+        if self._carrying is not None:
+            self._carrying.add_done_callback(self._on_carried)
         self._errand = loop.create_task(self._hear(begin))
         self._life = loop.create_task(self._live(aftermath))
 
@@ -63,7 +89,7 @@ class ShellGuest(GuestProcess):
 
     def kill(self) -> None:
         if self._ending is None:
-            self._errand.cancel()
+            _cancel_once(self._errand)
 
     async def begun(self, seconds: float) -> Ending | None:
         """Wait until the program has started; return how it ended instead, if it never did, or not in time."""
@@ -83,13 +109,16 @@ class ShellGuest(GuestProcess):
 
     async def over(self) -> None:
         """End the errand, also where it only has artifacts left to tell; return when nothing of it is left."""
-        self._errand.cancel()
+        _cancel_once(self._errand)
         await asyncio.shield(self._life)
 
     async def _live(self, aftermath: Callable[[], Said]) -> None:
         await asyncio.wait([self._errand])
+        if self._carrying is not None:
+            _cancel_once(self._carrying)
+            await asyncio.wait([self._carrying])
         if self._errand.cancelled():
-            failure = await self._gather(aftermath)
+            failure = await self._gather(aftermath) or self._mail_failed
         else:
             error = self._errand.exception()
             failure = "" if error is None else str(error) or type(error).__name__
@@ -118,6 +147,10 @@ class ShellGuest(GuestProcess):
                     await _write(self._stderr, data)
                 elif kind == "c":
                     await self._pass_on(data)
+                elif kind == "m":
+                    self._position = _position_in(data)
+                elif kind == "p":
+                    self._give_up_mail(data)
                 elif kind == "x":
                     self._tell(_ending_of(data))
                 else:
@@ -126,12 +159,44 @@ class ShellGuest(GuestProcess):
             raise ShellError("the shell has not said how the program ended")
 
     async def _pass_on(self, data: bytes) -> None:
+        if data and self._carrier is not None:
+            try:
+                await self._carrier.pass_on(self._position, data)
+            except OverflowError as error:
+                raise ShellError(f"the shell lost something on the way: {error}") from None
+            self._position += len(data)
+            return
         # A run that is over has closed its end.
         with contextlib.suppress(OSError):
             if data:
                 await asyncio.get_running_loop().sock_sendall(self._channel, data)
             else:
                 self._channel.shutdown(socket.SHUT_WR)
+
+    def _on_carried(self, carrying: asyncio.Task[None]) -> None:
+        """End the run where its mail cannot be carried any more."""
+        if carrying.cancelled() or (error := carrying.exception()) is None:
+            return
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, ProtocolError):
+            self._stop_for_nonsense(str(error))
+        else:
+            self._mail_failed = f"the tool calls could not be carried: {error}"
+            self.kill()
+
+    def _give_up_mail(self, data: bytes) -> None:
+        told = as_object(data)
+        why = printable(str(told.get("why")))[:_MOST_OF_A_REASON]
+        if not told.get("nonsense"):
+            raise ShellError(why)
+        self._stop_for_nonsense(why)
+
+    def _stop_for_nonsense(self, why: str) -> None:
+        if self.stopped is None:
+            hint = "leave the folder alone that lies beside TMPDIR"
+            self.stopped = Stop(ErrorKind.PROTOCOL, f"the program broke the rules of its mail: {why}", hint=hint)
+        self.kill()
 
     def _set_begun(self) -> None:
         if not self._begun.done():
@@ -141,12 +206,23 @@ class ShellGuest(GuestProcess):
         if self._ending is not None:
             return
         self._ending = ending
-        self._channel.close()
+        if self._carrying is not None:
+            _cancel_once(self._carrying)
+            # Not before it has let go of the socket.
+            self._carrying.add_done_callback(lambda _: self._channel.close())
+        else:
+            self._channel.close()
         os.close(self._stdout)
         os.close(self._stderr)
         self._set_begun()
         for call in self._when_ended:
             call(ending)
+
+
+def _cancel_once(task: asyncio.Task[None]) -> None:
+    """Cancel a task that was not cancelled yet: a second time would break off how it ends what it has begun."""
+    if not task.cancelling():
+        task.cancel()
 
 
 async def _write(descriptor: int, data: bytes) -> None:
@@ -170,6 +246,13 @@ async def _write(descriptor: int, data: bytes) -> None:
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _position_in(data: bytes) -> int:
+    """Return a position as the errand tells it."""
+    if not data.isdigit() or len(data) > _MOST_DIGITS:
+        raise ShellError("the shell has not said where in what the program sent it is")
+    return int(data)
 
 
 def _ending_of(data: bytes) -> Ending:

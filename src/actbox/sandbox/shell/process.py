@@ -15,13 +15,15 @@ from actbox.core.errors import InvalidValue
 from actbox.core.events import Completed, Event, Output
 from actbox.core.policy import check_variables
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Command
 from actbox.sandbox.requests import arguments_of, seconds_of
 from actbox.sandbox.runs import events_of
 from actbox.sandbox.whole import whole
 
 from .answers import ShellError
-from .errands import Errand
+from .errands import Errand, stdin_of
+from .process_mail import ProcessMailbox
 from .sandbox import ShellSandbox
 
 _BYTES_AT_ONCE = 256 * 1024
@@ -96,6 +98,20 @@ class ProcessShell(ShellSandbox):
             async for event in events:
                 yield event
 
+    async def open_mailbox(self, folder: str) -> Mailbox:
+        """Return what carries the tool calls of one run; see `ShellSandbox.open_mailbox`."""
+        if self.tool_proxy is not None:
+            return await super().open_mailbox(folder)
+        code = f"{self._base()}/code"
+
+        async def start(request: dict[str, Any]) -> ShellProcess:
+            process = await self.open_process(self.errand)
+            process.stdin.write(stdin_of({**request, "code": code}))
+            return process
+
+        brings_calls, most = not self.traits.partial_output, self.piece_bytes
+        return ProcessMailbox(self._reply, folder, brings_calls=brings_calls, piece_bytes=most, start=start, end=_end)
+
     def _command_events(
         self, command: Command, stdin: bytes, cwd: str | None, env: Mapping[str, str] | None, timeout: float | None
     ) -> AsyncGenerator[Event]:
@@ -103,7 +119,7 @@ class ProcessShell(ShellSandbox):
         message = {"t": "exec", "arguments": arguments_of(command, stdin, cwd), "cwd": self._start_folder(cwd)}
         seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
         frame = self._frame(message, {**self.policy.variables, **check_variables(env or {})}, place)
-        return events_of(lambda queue: self._begun(frame, stdin, seconds, place, queue, command=True))
+        return events_of(lambda queue: self._begun(frame, stdin, seconds, place, queue))
 
     def _start_folder(self, cwd: str | None) -> str:
         if not cwd:

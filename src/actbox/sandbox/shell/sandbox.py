@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import Any
 
 from actbox.core.errors import (
     ErrorInfo,
@@ -23,18 +24,22 @@ from actbox.core.events import Event
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
-from actbox.sandbox.contract import Command, Sandbox, Tools
+from actbox.sandbox.channel.http import ToolAddress, ToolProxy
+from actbox.sandbox.channel.mailbox import Mailbox
+from actbox.sandbox.contract import Command, Sandbox, Session, Tools
 from actbox.sandbox.ending import Stop
-from actbox.sandbox.requests import encode_program, seconds_of
+from actbox.sandbox.requests import check_names, encode_program, seconds_of
 from actbox.sandbox.runs import Run, events_of, failed_result
 from actbox.sandbox.slots import Slots, slots
 from actbox.sandbox.whole import whole
 from actbox.tools import Toolset
 
-from .answers import NoShell, ShellError
-from .errands import LEAST_PYTHON, answers_of, errand_of, reply_to, stdin_of, stdin_of_the_first
+from .answers import ShellError
+from .errands import answers_of, errand_of, reply_to, stdin_of
 from .files import ShellFiles
 from .guest import ShellGuest
+from .mail import ShellMailbox
+from .places import Place, ProgramRequest, There, arrive
 from .traits import check_subclass
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
@@ -42,24 +47,6 @@ _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
 _BEGIN_SECONDS = 60.0
 _BYTES_A_SECOND = 64 * 1024
 _LIMITS = ("memory_mib", "cpu_seconds", "file_mib", "open_files")
-
-
-@dataclass(frozen=True, slots=True)
-class _There:
-    """What is known of the machine behind the shell, and of the sandbox's folder on it."""
-
-    base: str
-    path: str
-    python: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where one run takes place: a folder of its own, and the workspace, which may lie in that."""
-
-    folder: str
-    workspace: str
-    alone: bool
 
 
 class ShellSandbox(ShellFiles, Sandbox):
@@ -76,13 +63,24 @@ class ShellSandbox(ShellFiles, Sandbox):
 
     A shell that gives output only when its command is over says so: `shell_traits(…, partial_output=False)`.
 
+    Tool calls of programs come with the output, where a shell gives that as it goes, else by errands that wait for
+    them, and answers go by errands. Where the machine behind the shell reaches this one, `tool_address` says under
+    which address, and calls go by HTTP, which is faster.
+
     The machine behind the shell needs POSIX and Python 3.9 or newer, called `python`; the sandbox makes a folder in
     `folder`, which is the machine's temporary folder unless told, and removes it at `stop()`. Programs run as the
     shell's user, so they see and change whatever that user may, this folder and each other too: what isolates them,
     if anything does, is what the shell is in.
     """
 
-    def __init__(self, policy: Policy | None = None, *, python: str = "python3", folder: str | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        python: str = "python3",
+        folder: str | None = None,
+        tool_address: ToolAddress | tuple[str, int] | None = None,
+    ) -> None:
         """Raise `Unsupported` for what a policy restricts and a shell cannot."""
         self.policy = Policy() if policy is None else policy
         if not isinstance(self.policy, Policy):
@@ -90,9 +88,15 @@ class ShellSandbox(ShellFiles, Sandbox):
         for name in ("mounts", "domains", "secrets"):
             if getattr(self.policy, name):
                 raise Unsupported(f"the {self.traits.engine} engine cannot keep Policy.{name}; the linux engine can")
-        self._errand = errand_of(python)
+        self.tool_proxy: ToolProxy | None = None
+        if tool_address is not None:
+            if isinstance(tool_address, tuple):
+                tool_address = ToolAddress(host=tool_address[0], port=tool_address[1])
+            self.tool_proxy = ToolProxy(tool_address)
+            self.traits = replace(self.traits, tools_by="http")
+        self.errand = errand_of(python)
         self._folder = folder
-        self._there: _There | None = None
+        self._there: There | None = None
         self._guests: set[ShellGuest] = set()
         # Whoever stops it may be in another event loop than whoever runs programs.
         self._starting = Slots(1, tools_wait=True)
@@ -116,6 +120,16 @@ class ShellSandbox(ShellFiles, Sandbox):
 
     async def disconnect(self) -> None:
         """Let go of the shell; nothing runs there any more."""
+
+    async def open_mailbox(self, folder: str) -> Mailbox:
+        """Return what carries the tool calls of one run; `folder` is a path that is that run's alone.
+
+        It is closed when the run is over.
+        """
+        if self.tool_proxy is not None:
+            return await self.tool_proxy.open_mailbox(self.policy.limits.message_bytes)
+        brings_calls = not self.traits.partial_output
+        return ShellMailbox(self._reply, folder, brings_calls=brings_calls, piece_bytes=self.piece_bytes)
 
     # The contract
 
@@ -145,6 +159,8 @@ class ShellSandbox(ShellFiles, Sandbox):
                 await self._remove(there, there.base)
             finally:
                 await self.disconnect()
+                if self.tool_proxy is not None:
+                    await self.tool_proxy.close()
 
     @property
     def root(self) -> str:
@@ -167,63 +183,69 @@ class ShellSandbox(ShellFiles, Sandbox):
     async def run_alone(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        program, seconds = self._checked(program, tools, timeout)
-        async with self._program_begun(program, seconds, self._own_place(), None) as run:
+        request = self._checked(program, tools, timeout)
+        async with self._program_begun(request, self._own_place(), None) as run:
             return run if isinstance(run, ExecutionResult) else await run.finish()
 
     async def run(
         self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
     ) -> ExecutionResult:
-        program, seconds = self._checked(program, tools, timeout)
-        async with self._program_begun(program, seconds, self._shared_place(), None) as run:
+        request = self._checked(program, tools, timeout)
+        async with self._program_begun(request, self._shared_place(), None) as run:
             return run if isinstance(run, ExecutionResult) else await run.finish()
 
-    def session(self, *, forkable: bool = False) -> NoReturn:
+    def session(self, *, forkable: bool = False) -> Session:
         raise Unsupported(
-            f"the {self.traits.engine} engine keeps no state between runs, as a shell takes nothing more once a "
-            "program runs; the linux engine does. Write what must last to a file in the workspace"
+            f"the {self.traits.engine} engine keeps no state between runs, as each program is a command of its "
+            "shell; the linux engine does. Write what must last to a file in the workspace"
         )
 
     # Programs
 
     async def _program_events(
-        self, program: Program | str, tools: Tools, timeout: float | None, place: _Place
+        self, program: Program | str, tools: Tools, timeout: float | None, place: Place
     ) -> AsyncGenerator[Event]:
-        checked, seconds = self._checked(program, tools, timeout)
-        async with aclosing(events_of(lambda q: self._program_begun(checked, seconds, place, q))) as events:
+        request = self._checked(program, tools, timeout)
+        async with aclosing(events_of(lambda queue: self._program_begun(request, place, queue))) as events:
             async for event in events:
                 yield event
 
-    def _checked(self, program: Program | str, tools: Tools, timeout: float | None) -> tuple[Program, float]:
+    def _checked(self, program: Program | str, tools: Tools, timeout: float | None) -> ProgramRequest:
         seconds = seconds_of(timeout, self.policy.limits.wall_seconds)
         if not isinstance(program, Program):
             program = Program(program)
-        if program.language != "python":
+        if program.language not in self.traits.languages:
+            runs = " and ".join(name.capitalize() for name in self.traits.languages)
             raise Unsupported(
-                f"the {self.traits.engine} engine runs Python, not {program.language!r}; a shell takes execute()"
+                f"the {self.traits.engine} engine runs {runs}, not {program.language!r}; a shell takes execute()"
             )
-        if len(Toolset.for_run(tools)):
-            raise Unsupported(
-                f"the {self.traits.engine} engine has no tools, as a shell takes nothing more once a program runs; "
-                "the linux engine has"
-            )
-        return program, seconds
+        toolset = Toolset.for_run(tools)
+        check_names(program, toolset)
+        return ProgramRequest(program, toolset, seconds)
 
     @asynccontextmanager
     async def _program_begun(
-        self, program: Program, seconds: float, place: _Place, queue: asyncio.Queue[Event | None] | None
+        self, request: ProgramRequest, place: Place, queue: asyncio.Queue[Event | None] | None
     ) -> AsyncGenerator[Run | ExecutionResult]:
-        message = {"t": "run", "code": program.code, "name": program.name, "inputs": program.inputs, "tools": []}
+        program = request.program
+        message = {
+            "t": "run",
+            "code": program.code,
+            "language": program.language,
+            "name": program.name,
+            "inputs": program.inputs,
+            "tools": request.toolset.guest_spec(),
+        }
         frame = self._frame(message, self.policy.variables, place)
         try:
             await self._place_files(program, place)
         except ShellError as error:
             yield failed_result(self.traits.engine, str(error))
             return
-        async with self._begun(frame, b"", seconds, place, queue, source=program.code) as run:
+        async with self._begun(frame, b"", request.seconds, place, queue, request.toolset, program.code) as run:
             yield run
 
-    async def _place_files(self, program: Program, place: _Place) -> None:
+    async def _place_files(self, program: Program, place: Place) -> None:
         if not program.files:
             return
         there = self._running()
@@ -237,7 +259,7 @@ class ShellSandbox(ShellFiles, Sandbox):
                 await whole(self._remove(there, place.folder), _nothing)
             raise
 
-    async def _write_files(self, program: Program, place: _Place) -> None:
+    async def _write_files(self, program: Program, place: Place) -> None:
         for name, content in program.files.items():
             data = content.encode() if isinstance(content, str) else content
             try:
@@ -247,7 +269,7 @@ class ShellSandbox(ShellFiles, Sandbox):
                     raise error.__cause__ from None
                 raise InvalidValue(f"Program.files[{name!r}] cannot be placed: {error.strerror}") from error
 
-    def _frame(self, message: Mapping[str, Any], variables: Mapping[str, str], place: _Place) -> bytes:
+    def _frame(self, message: Mapping[str, Any], variables: Mapping[str, str], place: Place) -> bytes:
         """Return the first message to a guest: what to run, and how it is to be there."""
         limits = self.policy.limits
         return encode_program(
@@ -271,13 +293,13 @@ class ShellSandbox(ShellFiles, Sandbox):
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def _shared_place(self) -> _Place:
+    def _shared_place(self) -> Place:
         base = self._running().base
-        return _Place(f"{base}/runs/{secrets.token_hex(16)}", f"{base}/workspace", alone=False)
+        return Place(f"{base}/runs/{secrets.token_hex(16)}", f"{base}/workspace", alone=False)
 
-    def _own_place(self) -> _Place:
+    def _own_place(self) -> Place:
         folder = f"{self._running().base}/runs/{secrets.token_hex(16)}"
-        return _Place(folder, f"{folder}/workspace", alone=True)
+        return Place(folder, f"{folder}/workspace", alone=True)
 
     # Runs of programs, and of commands where a subclass has them run so
 
@@ -287,28 +309,40 @@ class ShellSandbox(ShellFiles, Sandbox):
         frame: bytes,
         stdin: bytes,
         seconds: float,
-        place: _Place,
+        place: Place,
         queue: asyncio.Queue[Event | None] | None,
-        *,
+        toolset: Toolset | None = None,
         source: str = "",
-        command: bool = False,
     ) -> AsyncGenerator[Run | ExecutionResult]:
-        """Begin a run, or say why it cannot begin; at the end of the block nothing of it is left."""
+        """Begin a run, or say why it cannot begin; at the end of the block nothing of it is left.
+
+        That of a command has no toolset, that of a program one which may be empty.
+        """
         there, limits = self._running(), self.policy.limits
-        about = {
-            "run": place.folder,
-            "workspace": place.workspace,
-            "alone": place.alone,
-            "artifacts": limits.artifacts,
-            "artifact_bytes": limits.artifact_mib * 2**20,
-        }
         loop = asyncio.get_running_loop()
         asked = loop.time()
-        async with slots().one():
+        async with slots().one(), contextlib.AsyncExitStack() as opened:
+            mailbox: Mailbox | None = None
+            if toolset:
+                try:
+                    mailbox = await self.open_mailbox(f"{place.folder}/mail")
+                except SandboxUnavailable as error:
+                    yield failed_result(self.traits.engine, str(error))
+                    return
+                opened.push_async_callback(mailbox.close)
+            about = {
+                "mail": None if mailbox is None else mailbox.terms,
+                "run": place.folder,
+                "workspace": place.workspace,
+                "alone": place.alone,
+                "artifacts": limits.artifacts,
+                "artifact_bytes": limits.artifact_mib * 2**20,
+            }
             guest = ShellGuest(
                 lambda: self._answers(there, {"do": "run", "frame_bytes": len(frame), **about}, frame + stdin),
                 lambda: self._answers(there, {"do": "aftermath", **about}),
                 limits,
+                mailbox,
             )
             self._guests.add(guest)
             is_taken = False
@@ -317,14 +351,14 @@ class ShellSandbox(ShellFiles, Sandbox):
                 if self.traits.partial_output:  # else it would say that it has begun when it is over
                     ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
                 if ending is not None and (ending.failure or guest.stopped):
-                    yield self._not_begun(ending.failure, guest.stopped)
+                    yield _not_begun(self.traits.engine, ending.failure, guest.stopped)
                     return
                 is_taken = True
                 async with Run(
                     guest,
-                    command=command,
+                    command=toolset is None,
                     engine=self.traits.engine,
-                    toolset=Toolset.of(None),
+                    toolset=toolset or Toolset.of(None),
                     program=source,
                     limits=limits,
                     timeout=seconds,
@@ -341,44 +375,21 @@ class ShellSandbox(ShellFiles, Sandbox):
                 await guest.over()
                 self._guests.discard(guest)
 
-    def _not_begun(self, failure: str, stopped: Stop | None) -> ExecutionResult:
-        if stopped is None:
-            return failed_result(self.traits.engine, failure)
-        error = ErrorInfo(kind=stopped.kind, message=stopped.message)
-        return ExecutionResult(exit_code=137, error=error, sandbox=self.traits.engine)
-
     # Errands
 
-    async def _arrive(self) -> _There:
-        """Make the sandbox's folder, and put there what errands need. Raises `SandboxUnavailable`."""
-        least = ".".join(map(str, LEAST_PYTHON))
-        needs = f"the {self.traits.engine} engine needs Python {least} or newer behind its shell"
-
-        def first(token: str) -> bytes:
-            return stdin_of_the_first({"token": token, "folder": self._folder})
-
-        try:
-            reply, _ = await reply_to(answers_of(self, self._errand, first))
-            if "error" in reply:
-                raise ShellError(str(reply["error"]))
-            return _There(base=str(reply["base"]), path=str(reply["path"]), python=str(reply["python"]))
-        except NoShell as error:
-            raise SandboxUnavailable(f"the {self.traits.engine} engine: {error}") from error
-        except ShellError as error:
-            raise SandboxUnavailable(f"{needs}: {error}") from error
-        except KeyError as error:
-            raise SandboxUnavailable(f"{needs}, and its answer lacks {error}") from error
+    async def _arrive(self) -> There:
+        return await arrive(self, self.errand, self._folder)
 
     def _answers(
-        self, there: _There, request: Mapping[str, Any], payload: bytes | memoryview = b""
+        self, there: There, request: Mapping[str, Any], payload: bytes | memoryview = b""
     ) -> AsyncGenerator[tuple[str, bytes]]:
         told = {**request, "code": f"{there.base}/code"}
-        return answers_of(self, self._errand, lambda token: stdin_of({**told, "token": token}, payload))
+        return answers_of(self, self.errand, lambda token: stdin_of({**told, "token": token}, payload))
 
     async def _reply(self, request: dict[str, Any], payload: bytes | memoryview = b"") -> tuple[dict[str, Any], bytes]:
         return await reply_to(self._answers(self._running(), request, payload), request.get("most", 0))
 
-    async def _remove(self, there: _There, folder: str) -> None:
+    async def _remove(self, there: There, folder: str) -> None:
         try:
             await reply_to(self._answers(there, {"do": "remove", "folder": folder}))
         except ShellError as error:
@@ -387,10 +398,17 @@ class ShellSandbox(ShellFiles, Sandbox):
     def _base(self) -> str:
         return self._running().base
 
-    def _running(self) -> _There:
+    def _running(self) -> There:
         if self._there is None:
             raise SandboxStopped("the sandbox is not running; use it inside `async with`, or call start() first")
         return self._there
+
+
+def _not_begun(engine: str, failure: str, stopped: Stop | None) -> ExecutionResult:
+    if stopped is None:
+        return failed_result(engine, failure)
+    error = ErrorInfo(kind=stopped.kind, message=stopped.message)
+    return ExecutionResult(exit_code=137, error=error, sandbox=engine)
 
 
 async def _nothing(_: None) -> None:

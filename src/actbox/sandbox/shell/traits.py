@@ -8,15 +8,13 @@ from actbox.core.errors import InvalidValue
 from actbox.sandbox.enforcers import BY_HOST, BY_RLIMIT
 from actbox.sandbox.traits import NOTHING_AHEAD, Traits
 
-ENFORCED: Final = {
-    **BY_RLIMIT,
-    **{name: who for name, who in BY_HOST.items() if name not in ("tool_calls", "tool_bytes")},
-}
+ENFORCED: Final = {**BY_RLIMIT, **BY_HOST}
 
 NOTES: Final = (
     "the workspace is a temporary folder behind the shell, so /workspace, /input and /output do not exist: use "
     "relative paths",
-    "a shell takes nothing more once a program runs: there are no tools and no sessions",
+    "each tool call is answered by a command of its own, which takes as long as the shell needs for one",
+    "each program is a command of its own: there are no sessions",
     "the number of processes, the size of the workspace and the share of the processors are not limited",
     NOTHING_AHEAD,
 )
@@ -31,9 +29,7 @@ def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more:
         "packages": "those of the Python behind the shell",
         "enforced": ENFORCED,
         "network": "everything that the machine behind the shell reaches",
-        "tools": False,
-        "await_tools": False,
-        "parallel_tools": False,
+        "tools_by": "files",
         **more,
     }
     notes = (*NOTES, *fields.pop("notes", ()))

@@ -231,6 +231,7 @@ class TraitsCases(Cases):
         assert traits.sessions or not traits.fork
         assert traits.tools or not traits.parallel_tools
         assert traits.tools or not traits.await_tools
+        assert traits.tools == bool(traits.tools_by)
         assert set(traits.mounts) <= {"ro", "rw", "overlay"}
 
     @case()

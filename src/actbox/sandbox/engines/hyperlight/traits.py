@@ -44,6 +44,7 @@ def hyperlight_traits(options: GuestOptions | None = None) -> Traits:
         commands=False,
         await_tools=not is_python,
         parallel_tools=False,
+        tools_by="callbacks",
         sessions=is_python,
         notes=(
             "a machine has the memory of heap_size and stack_size, not what Limits.memory_mib allows beyond that",

@@ -13,6 +13,7 @@ TRAITS: Final = Traits(
     walls="run",
     python="subset",
     packages="none; a part of the standard library is built in",
+    tools_by="callbacks",
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "evaluator",

@@ -24,6 +24,7 @@ TRAITS = Traits(
     commands=False,
     await_tools=False,
     parallel_tools=False,
+    tools_by="callbacks",
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "evaluator",

@@ -20,6 +20,7 @@ TRAITS: Final = Traits(
     domains=True,
     mounts=("ro", "rw"),
     commands=False,
+    tools_by="callbacks",
     enforced={
         "wall_seconds": "host timer",
         "cpu_seconds": "host timer",

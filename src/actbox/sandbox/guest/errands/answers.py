@@ -4,7 +4,8 @@ Text, because not every shell hands on bytes as they are. The first line of all 
 told, so that a greeting which the shell prints before it is not mistaken for an answer. Programs never have this
 standard output: theirs are pipes of the errand.
 
-s: a program has started. o, e: what it printed. c: what it sent on its channel (nothing, when it closed that). x: how
+s: a program has started. o, e: what it printed. c: what it sent on its channel (nothing, when it closed that). m: how
+many bytes of that went by mail (`mail/`) before what follows of it. p: why mail is not moved any more (JSON). x: how
 it ended (JSON). f: the name of an artifact (JSON), whose content follows. b: bytes of a file. r: part of the reply
 (JSON). z: the end.
 """

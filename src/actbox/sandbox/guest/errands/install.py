@@ -25,7 +25,15 @@ def install(request: Dict[str, Any], stdin: IO[bytes]) -> Dict[str, Any]:
         return {"error": "it is Python of a system that is not POSIX"}
     try:
         base = os.path.realpath(tempfile.mkdtemp(prefix="actbox-", dir=request["folder"]))
-        for name in ("code/guest/errands", "workspace/input", "workspace/output", "runs", "drafts", "tmp"):
+        for name in (
+            "code/guest/errands",
+            "code/guest/mail",
+            "workspace/input",
+            "workspace/output",
+            "runs",
+            "drafts",
+            "tmp",
+        ):
             os.makedirs(os.path.join(base, name))
         for name, source in json.loads(stdin.read().decode("utf-8")).items():
             with open(os.path.join(base, "code", "guest", name), "w", encoding="utf-8") as file:

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 def main(request: Dict[str, Any], stdin: IO[bytes]) -> None:
     """Do what the request says; `stdin` has the data that comes after it."""
-    answers = Answers(request["token"])
     errand = request["do"]
+    if errand == "kernel":
+        from .kernel import serve
+
+        serve(request, stdin)
+        return
+    answers = Answers(request["token"])
     if errand == "run":
         from .run import run
 
@@ -25,6 +30,10 @@ def main(request: Dict[str, Any], stdin: IO[bytes]) -> None:
         from .aftermath import aftermath
 
         aftermath(request, answers)
+    elif errand in ("put", "put_all", "wait"):
+        from .mail import ERRANDS
+
+        ERRANDS[errand](request, stdin, answers)
     elif errand == "remove":
         from ..tree import remove_folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -14,9 +15,16 @@ from .warden import end_all, inherit_orphans, watch
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
-    from typing import IO, Any, Dict, List, NoReturn
+    from typing import IO, Any, Dict, List, NoReturn, Optional
 
+    from ..mail.posts import PostFailed
+
+# What a guest of another language, which may take this one's place, looks for.
+_CHANNEL = 3
 _READ_BYTES = 48 * 1024
+_MOST_OF_A_REASON = 1000
+# How soon it is looked again whether a program may send more.
+_FULL_MS = 10
 
 
 def run(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
@@ -31,7 +39,7 @@ def run(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
         frame = stdin.read(request["frame_bytes"])
         started = _Started(folder, frame, stdin)
         answers.say("s")
-        _follow(started, answers)
+        _follow(started, _Mail(request["mail"], started.channel), answers)
         finish(request, answers)
 
 
@@ -80,11 +88,14 @@ def _become_program(channel: socket.socket, stdin: int, stdout: int, stderr: int
         if descriptor > 2 and descriptor != kept:
             with contextlib.suppress(OSError):  # the one by which they were listed
                 os.close(descriptor)
+    if kept != _CHANNEL:
+        os.dup2(kept, _CHANNEL, inheritable=False)
+        os.close(kept)
     os.environ.clear()
     os.chdir("/")
     from ..main import main
 
-    main(kept)
+    main(_CHANNEL)
 
 
 def _open_descriptors() -> List[int]:
@@ -94,23 +105,73 @@ def _open_descriptors() -> List[int]:
         return list(range(3, 256))  # this process has opened a few
 
 
-def _follow(started: _Started, answers: Answers) -> None:
+class _Mail:
+    """The run's mail, if it has any: what becomes of what the program sends, and what is brought to it."""
+
+    def __init__(self, told: Optional[Dict[str, Any]], channel: socket.socket) -> None:
+        self.failed, failing = os.pipe()
+        """Becomes readable, with the reason as JSON, when mail cannot be moved any more."""
+        self._ferry = None
+        self._sends = told is not None and told["sends"]
+        if told is not None:
+            from ..mail.ferry import Ferry
+            from ..mail.posts import post_of
+
+            post = post_of(told)
+            self._ferry = Ferry(post, channel, self._sends, lambda error: _note(failing, error))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the program is to wait before it sends more."""
+        return self._ferry is not None and self._ferry.is_full
+
+    def say(self, kind: str, data: bytes, answers: Answers) -> None:
+        """Say what was heard of the program; what it sends goes by mail, if that is wanted."""
+        if kind == "c" and self._ferry is not None and self._sends:
+            if data:
+                self._ferry.send(data)
+        else:
+            answers.say(kind, data)
+
+    def say_rest(self, answers: Answers) -> None:
+        """Say what of that the host may not have had: the program is over, and nobody waits for its mail any more."""
+        if self._ferry is not None and self._sends:
+            position, rest = self._ferry.rest()
+            answers.say("m", b"%d" % position)
+            answers.say("c", rest)
+
+
+def _note(descriptor: int, error: PostFailed) -> None:
+    told = {"why": str(error)[:_MOST_OF_A_REASON], "nonsense": error.nonsense}
+    os.write(descriptor, json.dumps(told).encode("ascii"))
+
+
+def _follow(started: _Started, mail: _Mail, answers: Answers) -> None:
     """Say what the program says until it has ended, and then how it did. Raises `OSError` when nobody listens."""
-    heard = {started.stdout: "o", started.stderr: "e", started.channel.fileno(): "c"}
+    channel = started.channel.fileno()
+    heard = {started.stdout: "o", started.stderr: "e", channel: "c"}
     poll = select.poll()
     for descriptor in heard:
         os.set_blocking(descriptor, False)
         poll.register(descriptor, select.POLLIN)
-    poll.register(started.report, select.POLLIN)
+    for descriptor in (started.report, mail.failed):
+        poll.register(descriptor, select.POLLIN)
     poll.register(1, 0)  # which says when its other end is closed
     while True:
-        ready = [descriptor for descriptor, _ in poll.poll()]
+        is_full = channel in heard and mail.is_full
+        if channel in heard:
+            poll.modify(channel, 0 if is_full else select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(_FULL_MS if is_full else None)]
         for descriptor in ready:
-            if descriptor in heard and _say(descriptor, heard[descriptor], answers) == _CLOSED:
+            if descriptor not in heard or (descriptor == channel and is_full):
+                continue
+            if _say(descriptor, heard[descriptor], mail, answers) == _CLOSED:
                 poll.unregister(descriptor)
                 del heard[descriptor]
         if started.report in ready:
             break
+        if mail.failed in ready:
+            answers.say("p", os.read(mail.failed, _READ_BYTES))
         if 1 in ready:
             raise OSError("nobody listens any more")
     report = os.read(started.report, 4096)
@@ -118,15 +179,16 @@ def _follow(started: _Started, answers: Answers) -> None:
     if not report:  # something has ended the warden, so its children are this process's now
         end_all(started.warden)
     for descriptor, kind in heard.items():
-        while _say(descriptor, kind, answers) > 0:
+        while _say(descriptor, kind, mail, answers) > 0:
             pass
+    mail.say_rest(answers)
     answers.say("x", report or b"null")
 
 
 _NOTHING, _CLOSED = -1, 0
 
 
-def _say(descriptor: int, kind: str, answers: Answers) -> int:
+def _say(descriptor: int, kind: str, mail: _Mail, answers: Answers) -> int:
     """Say what can be read now; return how many bytes that was, or `_NOTHING` or `_CLOSED`."""
     try:
         data = os.read(descriptor, _READ_BYTES)
@@ -135,5 +197,5 @@ def _say(descriptor: int, kind: str, answers: Answers) -> int:
     except OSError:
         data = b""
     if data or kind == "c":
-        answers.say(kind, data)
+        mail.say(kind, data, answers)
     return len(data)
