@@ -19,6 +19,7 @@ _HEADINGS = (
     "fresh run", "tool call", "platforms",
 )  # fmt: skip
 _PLATFORMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+_WAYS = {"channel": "a channel", "callbacks": "callbacks", "files": "files", "http": "HTTP"}
 _KERNELS_OWN = re.compile(r"Landlock \(version \d+\); ")
 _LIMITS = tuple(actbox.Limits().to_dict())
 
@@ -98,9 +99,10 @@ def _languages(traits: Mapping[str, Any]) -> str:
 def _tools(traits: Mapping[str, Any]) -> str:
     if not traits["tools"]:
         return "no"
+    way = _WAYS[traits["tools_by"]]
     if not traits["await_tools"]:
-        return "plain calls"
-    return "plain and `await`" if traits["parallel_tools"] else "plain and `await`, one after the other"
+        return f"plain calls, by {way}"
+    return f"plain and `await`, by {way}" + ("" if traits["parallel_tools"] else ", one after the other")
 
 
 def _network(traits: Mapping[str, Any]) -> str:

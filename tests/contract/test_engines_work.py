@@ -38,7 +38,7 @@ def test_what_traits_say_is_enforced_are_limits_that_there_are(engine: str) -> N
         pytest.skip(f"{engine} does not work here and so has no traits")
     assert set(traits.enforced) <= set(actbox.Limits().to_dict())
     assert all(traits.enforced.values())
-    if traits.isolated:
+    if traits.isolated and engine != "agentcore":  # what is not limited there is used up of a machine of AWS's
         assert set(traits.enforced) == set(actbox.Limits().to_dict())
 
 

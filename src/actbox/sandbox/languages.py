@@ -20,8 +20,10 @@ ENGINES_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The engines of each language, strongest first; of Python, those of full CPython come first."""
 
-FULL_CPYTHON: Final[tuple[str, ...]] = tuple(engine.name for engine in TABLE.values() if engine.python == "full")
-"""The engines of full CPython, strongest first."""
+FULL_CPYTHON: Final[tuple[str, ...]] = tuple(
+    engine.name for engine in TABLE.values() if engine.python == "full" and not engine.by_name_only
+)
+"""The engines of full CPython that `auto` takes, strongest first."""
 
 
 def engine_instead(languages: tuple[str, ...]) -> str:

@@ -39,6 +39,8 @@ class Engine:
     isolates: bool = True
     """Whether it is an isolation at all; one that is not is opened only with `allow_unisolated=True`."""
     module: str
+    by_name_only: bool = False
+    """Whether `auto` leaves it alone, whatever it runs."""
 
     def check(self) -> EngineCheck:
         """Try the engine on this machine."""
@@ -91,6 +93,13 @@ TABLE: Final[Mapping[str, Engine]] = {
         Engine(name="monty", languages=("python",), python="subset", module="monty"),
         Engine(name="node", languages=("javascript", "typescript"), python="none", module="node"),
         Engine(name="hyperlight", languages=("python", "javascript"), python="core", module="hyperlight"),
+        Engine(
+            name="agentcore",
+            languages=("python", "javascript", "typescript"),
+            python="full",
+            module="agentcore",
+            by_name_only=True,
+        ),
         Engine(name="rtfs", languages=("rtfs",), python="none", module="rtfs"),
     )
 }

@@ -1,0 +1,120 @@
+"""What the service says to one invocation, read from the events of its stream. Pure: events in, an answer out.
+
+The shapes are those of `InvokeCodeInterpreter` in botocore's model `bedrock-agentcore`. All but `content` may be
+missing, and is then not known: nothing is made up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_EXCEPTION = "Exception"
+
+
+class StreamException(Exception):
+    """The stream has an exception for an event: `code` is its name, as `ThrottlingException`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All results of one stream, together.
+
+    `content` are the blocks of all; of `structuredContent` the texts are joined, and of all else the last counts.
+    """
+
+    content: tuple[Mapping[str, Any], ...] = ()
+    is_error: bool = False
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    task_id: str = ""
+    task_status: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the blocks of text say."""
+        return "\n".join(block["text"] for block in self.content if isinstance(block.get("text"), str))
+
+
+def answer_of(events: Iterable[Mapping[str, Any]]) -> Answer:
+    """Read a stream to its end. Raises `StreamException` for an exception in it."""
+    content: list[Mapping[str, Any]] = []
+    stdout: list[str] = []
+    stderr: list[str] = []
+    last: dict[str, Any] = {}
+    is_error = False
+    for event in events:
+        for name, member in event.items():
+            if name.endswith(_EXCEPTION):
+                said = member.get("message") if isinstance(member, Mapping) else None
+                raise StreamException(name[0].upper() + name[1:], str(said or name))
+        result = event.get("result")
+        if not isinstance(result, Mapping):
+            continue
+        is_error = is_error or result.get("isError") is True
+        content += [block for block in result.get("content") or () if isinstance(block, Mapping)]
+        structured = result.get("structuredContent")
+        if isinstance(structured, Mapping):
+            stdout.append(structured.get("stdout") or "")
+            stderr.append(structured.get("stderr") or "")
+            last |= {name: value for name, value in structured.items() if value is not None}
+    return Answer(
+        content=tuple(content),
+        is_error=is_error,
+        stdout="".join(stdout),
+        stderr="".join(stderr),
+        exit_code=last.get("exitCode"),
+        task_id=last.get("taskId", ""),
+        task_status=last.get("taskStatus", ""),
+    )
+
+
+def files_in(answer: Answer) -> dict[str, bytes]:
+    """Return the files that `readFiles` has brought, by the last part of their names."""
+    found = {}
+    for block in answer.content:
+        resource = block.get("resource")
+        if block.get("type") != "resource" or not isinstance(resource, Mapping):
+            continue
+        name = _last_name(resource.get("uri") or block.get("uri"))
+        blob, text = resource.get("blob"), resource.get("text")
+        if isinstance(blob, bytes):
+            found[name] = blob
+        elif isinstance(text, str):
+            found[name] = text.encode()
+    return found
+
+
+def names_in(answer: Answer) -> dict[str, int | None]:
+    """Return what `listFiles` has found: the name of each, and its size where that is said."""
+    found: dict[str, int | None] = {}
+    for block in answer.content:
+        if block.get("type") != "resource_link":
+            continue
+        name = _last_name(block.get("name") or block.get("uri"))
+        size = block.get("size")
+        if name:
+            found[name] = size if isinstance(size, int) else None
+    return found
+
+
+def _last_name(path: object) -> str:
+    return path.rstrip("/").rpartition("/")[2] if isinstance(path, str) else ""
+
+
+def pieces_in(answer: Answer) -> dict[str, bytes]:
+    """Return what `wait.sh` has printed: pieces by name, in their order. Raises `ValueError`."""
+    said = answer.stdout or answer.text
+    # A terminal on the way would end lines in its own way; pieces are text that has no such character.
+    parts = ("\n" + said.replace("\r", "")).split("\n#")[1:]
+    if not parts:
+        return {}
+    if parts[-1].rstrip("\n") != ".":
+        raise ValueError("the end of it is missing")
+    return {name: data.encode() for name, _, data in (part.partition("\n") for part in parts[:-1])}

@@ -1,0 +1,245 @@
+"""The conversation with the service: one session of it, and each invocation as one call in a thread.
+
+The client is synchronous, and a stream that is not read to its end keeps its connection. So each call is made, and its
+stream read, in a thread; whoever is cancelled meanwhile leaves the thread to read it to its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.sandbox.blocking import run_blocking
+from actbox.sandbox.shell import ShellError
+from actbox.sandbox.whole import whole
+
+from .answer import Answer, StreamException, answer_of
+from .options import MOST_SECONDS, AgentCoreOptions
+
+EXTRA: Final = "pip install 'actbox[agentcore]'"
+_THROTTLED: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "Throttling"})
+_GONE: Final = "ResourceNotFoundException"
+# Pauses in seconds between tries of what was throttled, on top of those that the AWS client itself makes; each a little
+# more or less, so that many sandboxes do not come again all at once.
+_PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+# What a call may be answered with in a session that is over.
+_PERHAPS_GONE: Final = frozenset({_GONE, "ConflictException", "ValidationException", "InternalServerException"})
+_NO_LEAVE: Final = frozenset(
+    {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
+)
+
+
+class ServiceError(ShellError):
+    """The service did not do what it was asked for; the message says which call, and what it said.
+
+    `code` is the service's name for it, empty where it was not reached.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SessionEnded(ServiceError):
+    """The service's session is over: nothing of it is left."""
+
+
+class Client(Protocol):
+    """What is used of `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter`."""
+
+    session_id: str | None
+    identifier: str | None
+
+    def start(self, identifier: str, name: str, session_timeout_seconds: int) -> str:
+        """Start a session."""
+
+    def stop(self) -> bool:
+        """Stop it."""
+
+    def get_session(self) -> Mapping[str, Any]:
+        """Return what is known of it."""
+
+    @property
+    def control_plane_client(self) -> Any:
+        """A client of boto3 for other things."""
+
+    @property
+    def data_plane_client(self) -> Any:
+        """The client of boto3 beneath: its own `invoke` would start another session where this one was stopped."""
+
+
+def make_client(options: AgentCoreOptions) -> Client:
+    """Return the client. Raises `SandboxUnavailable` where the extra is missing or nobody has said which region."""
+    if options.client is not None:
+        client: Client = options.client
+        return client
+    try:
+        import boto3
+        from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
+    except ImportError as error:
+        raise SandboxUnavailable(f"the agentcore engine needs the AWS client, which is not here: {EXTRA}") from error
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        session = boto3.Session()
+        region = options.region or session.region_name
+        if region is None:
+            raise SandboxUnavailable(
+                "the agentcore engine needs a region of AWS: open_sandbox('agentcore', region='eu-west-1'), or set"
+                " AWS_REGION"
+            )
+        made: Client = CodeInterpreter(region, session)
+    except BotoCoreError as error:
+        raise SandboxUnavailable(f"the AWS client cannot be made: {error}") from error
+    return made
+
+
+class Service:
+    """A code interpreter, of which one session is started, asked and stopped. Usable from any event loop."""
+
+    def __init__(self, options: AgentCoreOptions) -> None:
+        self._options = options
+        self._client: Client | None = None
+        self._session_id = self._identifier = ""
+        self._changing = threading.Lock()
+        self.ended = ""
+        """Why the session is over, if it is by itself."""
+
+    async def start(self) -> None:
+        """Start a session. Raises `SandboxUnavailable`. One that is started when its caller has gone is stopped."""
+        await whole(run_blocking(self._start), lambda _: self.stop())
+
+    async def stop(self) -> None:
+        """Stop the session, if it is not over. Raises `SandboxUnavailable` where it goes on, and is paid for."""
+        await run_blocking(self._stop)
+
+    async def call(self, tool: str, **arguments: Any) -> Answer:
+        """Invoke a tool of the session, and return all that it says.
+
+        Raises `SessionEnded` and `ServiceError`. That a tool has failed is no error here: see `Answer.is_error`.
+        """
+        return await run_blocking(self._call, tool, arguments)
+
+    # In threads
+
+    def _start(self) -> None:
+        options = self._options
+        if options.client is not None and options.client.session_id:
+            raise InvalidValue("the client has a session already; give each sandbox one of its own")
+        with self._changing:
+            client = self._client = make_client(options)
+            try:
+                self._session_id = self._patiently(
+                    "StartCodeInterpreterSession",
+                    lambda: client.start(options.identifier, options.name_for_a_session(), options.session_seconds),
+                )
+                self._identifier = client.identifier or options.identifier
+            except ServiceError as error:
+                self._let_go(client)
+                raise SandboxUnavailable(str(error)) from error
+            self.ended = ""
+
+    def _stop(self) -> None:
+        with self._changing:
+            client, self._client = self._client, None
+            session, self._session_id = self._session_id, ""
+        if client is None or not session:
+            return
+        try:
+            self._patiently("StopCodeInterpreterSession", client.stop)
+        except ServiceError as error:
+            if error.code == _GONE:  # the client would take the session for one that goes on
+                client.session_id = client.identifier = None
+                return
+            raise SandboxUnavailable(
+                f"session {session} could not be stopped, and goes on for up to {self._options.session_seconds}"
+                f" seconds: {error}"
+            ) from error
+        finally:
+            self._let_go(client)
+
+    def _let_go(self, client: Client) -> None:
+        """Close the connections of a client that was made here."""
+        if self._options.client is None:
+            client.data_plane_client.close()
+            client.control_plane_client.close()
+
+    def _call(self, tool: str, arguments: dict[str, Any]) -> Answer:
+        client, session, identifier = self._client, self._session_id, self._identifier
+        if client is None or not session:
+            raise SessionEnded("the sandbox was stopped")
+        if self.ended:
+            raise SessionEnded(self.ended)
+
+        def invoke() -> Answer:
+            response = client.data_plane_client.invoke_code_interpreter(
+                codeInterpreterIdentifier=identifier, sessionId=session, name=tool, arguments=arguments
+            )
+            with contextlib.closing(response["stream"]) as events:
+                return answer_of(events)
+
+        try:
+            answer: Answer = self._patiently(tool, invoke)
+        except ServiceError as error:
+            if error.code in _PERHAPS_GONE and not self._still_there():
+                raise SessionEnded(self.ended or "the sandbox was stopped") from error
+            raise
+        return answer
+
+    def _patiently(self, what: str, do: Any) -> Any:
+        """Do it, again where it was throttled; turn what the client raises into errors of ours."""
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+        for pause in (*_PAUSES, None):
+            try:
+                return do()
+            except StreamException as error:
+                code, said = error.code, str(error)
+            except ClientError as error:
+                about = error.response.get("Error", {})
+                code, said = str(about.get("Code", "")), str(about.get("Message", error))
+                code = code[:1].upper() + code[1:]  # in a stream it is the name of a member
+            except (BotoCoreError, HTTPClientError, OSError) as error:
+                raise ServiceError(f"{what}: the service cannot be reached: {error}") from error
+            if code not in _THROTTLED:
+                raise ServiceError(f"{what}: {_sentence(code, said)}", code)
+            if pause is not None:
+                time.sleep(pause * random.uniform(0.8, 1.2))
+        tries = len(_PAUSES) + 1
+        raise ServiceError(
+            f"{what}: the service has refused it {tries} times, as there were too many requests: {said}", code
+        )
+
+    def _still_there(self) -> bool:
+        """Ask the service whether the session goes on; where it does not, say why in `ended`."""
+        client = self._client
+        if client is None or not self._session_id or self.ended:
+            return False
+        try:
+            status = self._patiently("GetCodeInterpreterSession", client.get_session).get("status")
+            why = "its status is TERMINATED" if status == "TERMINATED" else ""
+        except ServiceError as error:
+            if error.code != _GONE:
+                raise
+            why = str(error)
+        if why:
+            self.ended = (
+                f"the service's session is over ({why}): it lives {self._options.session_seconds} seconds at most;"
+                f" open another sandbox, with session_seconds up to {MOST_SECONDS} if that was too short"
+            )
+        return not why
+
+
+def _sentence(code: str, said: str) -> str:
+    if code in _NO_LEAVE:
+        return f"the AWS credentials do not allow it ({code}): {said}"
+    if code == _GONE:
+        return f"there is no such thing in this region ({code}): {said}"
+    if code == "ServiceQuotaExceededException":
+        return f"the account has as many as its quota allows ({code}): {said}"
+    return f"{code}: {said}"

@@ -1,0 +1,88 @@
+"""What is read from the events of a stream, and what is not made up where it is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actbox.sandbox.engines.agentcore.answer import (
+    Answer,
+    StreamException,
+    answer_of,
+    files_in,
+    names_in,
+    pieces_in,
+)
+from actbox.sandbox.engines.agentcore.kernel import shown_in
+
+
+def result(*content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"result": {"content": list(content), **more}}
+
+
+def test_all_events_of_a_stream_count() -> None:
+    answer = answer_of(
+        [
+            result({"type": "text", "text": "a"}, structuredContent={"stdout": "1", "taskId": "t"}),
+            result({"type": "text", "text": "b"}, isError=True, structuredContent={"stdout": "2", "exitCode": 3}),
+            result(isError=False),
+        ]
+    )
+    assert (answer.text, answer.stdout, answer.exit_code, answer.task_id) == ("a\nb", "12", 3, "t")
+    assert answer.is_error
+
+
+def test_what_is_missing_is_not_made_up() -> None:
+    for events in ([], [{}], [{"result": {}}], [result({"type": "text"}, structuredContent={})]):
+        assert answer_of(events).exit_code is None
+        assert not answer_of(events).is_error
+
+
+def test_an_exception_is_raised_where_it_stands() -> None:
+    with pytest.raises(StreamException, match="slow down") as raised:
+        answer_of([result(), {"throttlingException": {"message": "slow down"}}, result()])
+    assert raised.value.code == "ThrottlingException"
+
+
+def test_files_are_text_or_bytes() -> None:
+    text = {"type": "resource", "resource": {"type": "text", "uri": "file:///a/t", "text": "ü"}}
+    blob = {"type": "resource", "resource": {"type": "blob", "uri": "file:///a/b", "blob": b"\0"}}
+    answer = answer_of([result(text, {"type": "resource"}, blob)])
+    assert files_in(answer) == {"t": "ü".encode(), "b": b"\0"}
+
+
+def test_names_are_those_of_links_also_without_a_size() -> None:
+    links = [
+        {"type": "resource_link", "name": "a", "size": 3},
+        {"type": "resource_link", "uri": "file:///x/b"},
+        {"type": "resource_link"},
+        {"type": "text", "text": "c"},
+    ]
+    assert names_in(answer_of([result(*links)])) == {"a": 3, "b": None}
+
+
+def test_pieces_are_whole_whatever_ends_the_lines() -> None:
+    said = "greeting\n#00000001\nab\ncd\n\n#end\n{}\n#.\n"
+    assert pieces_in(Answer(stdout=said)) == {"00000001": b"ab\ncd\n", "end": b"{}"}
+    assert pieces_in(Answer(stdout=said.replace("\n", "\r\n"))) == pieces_in(Answer(stdout=said))
+    assert pieces_in(Answer(stdout="")) == {}
+
+
+def test_pieces_that_were_cut_off_are_an_error() -> None:
+    with pytest.raises(ValueError, match="missing"):
+        pieces_in(Answer(stdout="#00000001\nab\ncd"))
+
+
+def test_what_is_shown_is_bounded_and_its_name_is_no_path() -> None:
+    image = {"type": "image", "data": b"123", "mimeType": "image/svg+xml"}
+    named = {
+        "type": "resource",
+        "resource": {"uri": "file:///a/../../etc/passwd", "text": "x", "mimeType": "text/plain"},
+    }
+    found, warnings = shown_in([answer_of([result(image, named)])], 10, 1000)
+    assert [(artifact.name, artifact.data) for artifact in found] == [("shown-1.svg", b"123"), ("passwd", b"x")]
+    assert warnings == []
+    for most, most_bytes in ((1, 1000), (10, 3)):
+        found, warnings = shown_in([answer_of([result(image, named)])], most, most_bytes)
+        assert ([artifact.name for artifact in found], len(warnings)) == (["shown-1.svg"], 1)
