@@ -117,3 +117,34 @@ def test_a_list_of_lines_and_a_fenced_program_in_a_tool_call_are_taken_for_what_
         action = loop.on_reply(ModelReply("", (ToolCall("c", "execute_code", {"code": code}),)))
         assert isinstance(action, Run)
         assert action.code.strip() == "print(1)\nprint(2)"
+
+
+@pytest.mark.parametrize(
+    ("language", "answer", "program"),
+    [
+        ("javascript", "```js\na\n```\n```python\nb\n```", "a\n"),
+        ("javascript", "```typescript\na\n```", None),
+        ("typescript", "```ts\na\n```\n```javascript\nb\n```", "a\n\nb\n"),
+        ("python", "```js\na\n```", None),
+        ("javascript", "~~~\na\n~~~", "a\n"),
+        ("rtfs", "```rtfs\n(+ 1 2)\n```", "(+ 1 2)\n"),
+    ],
+)
+def test_programs_may_be_in_another_language(language: str, answer: str, program: str | None) -> None:
+    assert program_in(answer, language) == program
+    loop = Loop("q", "i", 3, language=language)
+    loop.begin()
+    action = loop.on_reply(ModelReply(answer))
+    assert action == (End(answer, "answer") if program is None else Run(program))
+
+
+def test_where_programs_come_in_blocks_only_every_call_is_told_so() -> None:
+    loop = Loop("q", "i", 2, language="javascript", by_call=False)
+    loop.begin()
+    action = loop.on_reply(ModelReply("", (ToolCall("c", "execute_code", {"code": "1"}),)))
+    assert isinstance(action, Ask)
+    said = action.messages[-1]
+    assert isinstance(said, ToolResultMessage)
+    assert said.text.startswith("There is no tool 'execute_code' to call directly.")
+    assert said.text.endswith("in a fenced ```javascript block.")
+    assert loop.on_reply(ModelReply("", (ToolCall("c", "x", {}),))) == End(None, "max_turns")

@@ -20,7 +20,8 @@ from actbox.tools.threads import ThreadPool
 
 from .approval import ApprovalStyle, RunApproval, check_modes, effective_mode, refused, run_approval
 from .approvers import Callback, approver_of
-from .instructions import FINAL_ANSWER, agent_instructions, execute_code_spec
+from .final_answer import FINAL_ANSWER, FinalAnswer
+from .instructions import agent_instructions, execute_code_spec
 from .loop import Ask, End, Loop, Run, Stopped
 from .model import ChatModel, TokenUsage
 from .reviewing import Advice, blocked, decide
@@ -173,7 +174,7 @@ class CodeAgent:
 
     async def stream(self, question: str) -> AsyncGenerator[AgentEvent]:
         """Yield what happens as it happens; the last event is `Answered`. Closing it ends the running program."""
-        final = _FinalAnswer()
+        final = FinalAnswer()
         toolset = self._tools.with_tools(final.tool)
         text = agent_instructions(toolset, network=self._sandbox.traits.network, extra=self._guidance)
         loop = Loop(question, text, self._max_turns)
@@ -285,18 +286,3 @@ async def _advice(program: str, rules: Rules, toolset: Toolset) -> Advice:
     from actbox.review import review
 
     return decide(await _reviews.run(review, program, rules, tools=toolset))
-
-
-class _FinalAnswer:
-    """The tool by which a program says what the answer is."""
-
-    def __init__(self) -> None:
-        self.given = False
-        self.value: Any = None
-
-        async def final_answer(value: Any = None) -> None:
-            """Give the final answer, as a JSON value, and end the task with this program."""
-            self.given = True
-            self.value = value
-
-        self.tool = Tool.from_function(final_answer, name=FINAL_ANSWER)

@@ -7,7 +7,6 @@ call, see and use; where there are many tools it lists them, and programs look u
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from actbox.tools import Tool, stubs, typescript_declarations
 from actbox.tools.signature_text import is_writable
 
 from .calling import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
+from .markdown import fenced, joined
 from .tool_search import DESCRIBE_TOOL, SEARCH_TOOLS
 
 if TYPE_CHECKING:
@@ -49,25 +49,25 @@ def instructions(run: FrozenRun) -> str:
 
 def description(run: FrozenRun, *, with_session: bool = True) -> str:
     """Return the whole description of `execute_code`. Without `with_session` files stay where there is a session."""
-    return _joined(_purpose(run), _rules(run, with_session), _tools(run))
+    return joined(_purpose(run), _rules(run, with_session), _tools(run))
 
 
 def whole_instructions(run: FrozenRun, *, tools_visible_to_model: bool, with_session: bool = True) -> str:
     """Return instructions that say all that the description says, for an agent that is put together by hand."""
     rules = _rules(run, with_session)
     if not len(run.toolset):
-        return _joined(instructions(run), rules)
+        return joined(instructions(run), rules)
     if run.listing is not None:
-        return _joined(instructions(run), rules, _tools(run))
+        return joined(instructions(run), rules, _tools(run))
     if tools_visible_to_model:
         called = "\n".join(f"- {_short(tool, run.toolset.aliases[tool.name])}" for tool in run.own_tools)
         tools = (
             f"Programs can call these of your tools as functions. Call one directly where a single call is all that you"
             f" need, and in a program of `{run.tool_name}` where several go together.\n\n{called}"
         )
-        return _joined(instructions(run), rules, tools, _how(run))
+        return joined(instructions(run), rules, tools, _how(run))
     only = f"The functions below can be called in programs only; you reach them by `{run.tool_name}`."
-    return _joined(instructions(run), only, rules, _tools(run))
+    return joined(instructions(run), only, rules, _tools(run))
 
 
 def _purpose(run: FrozenRun) -> str:
@@ -134,12 +134,12 @@ def _tools(run: FrozenRun) -> str:
             f" `{SEARCH_TOOLS}(query)` returns the functions that fit best with their signatures,"
             f" `{DESCRIBE_TOOL}(name)` all there is to know of one."
         )
-        return _joined(lookup, _how(run), run.listing.text())
+        return joined(lookup, _how(run), run.listing.text())
     if run.settings.language == "javascript":
-        declared = _fenced(typescript_declarations(run.toolset).rstrip(), "typescript")
+        declared = fenced(typescript_declarations(run.toolset).rstrip(), "typescript")
     else:
-        declared = _fenced(stubs(run.toolset).rstrip(), "python")
-    return _joined(f"Programs can call these functions. {_how(run)}", declared)
+        declared = fenced(stubs(run.toolset).rstrip(), "python")
+    return joined(f"Programs can call these functions. {_how(run)}", declared)
 
 
 def _language(run: FrozenRun) -> str:
@@ -167,13 +167,3 @@ def _short(tool: Tool, alias: str) -> str:
     first_line = tool.description.strip().partition("\n")[0]
     own_name = "" if alias == tool.name else f", which is `{tool.name}`"
     return f"`{alias}({', '.join(names)})`{own_name}" + (f": {first_line}" if first_line else "")
-
-
-def _fenced(source: str, language: str) -> str:
-    # Longer than any run of backticks in it, which what others write of their tools can have.
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", source)), default=0))
-    return f"{fence}{language}\n{source}\n{fence}"
-
-
-def _joined(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from actbox.tools import Toolset, stubs
 
 from .calling import HOW_TOOLS_ARE_CALLED
+from .final_answer import FINAL_ANSWER
 from .model import ToolSpec
 
 EXECUTE_CODE = "execute_code"
-FINAL_ANSWER = "final_answer"
 
 _RULES = """\
 You solve tasks by writing Python programs, which run in a sandbox. To run one, answer with a fenced ```python block, or

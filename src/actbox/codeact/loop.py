@@ -47,11 +47,18 @@ Action = Ask | Run | End
 
 
 class Loop:
-    """One question's way to its answer. Feeding it out of order is a `RuntimeError`."""
+    """One question's way to its answer. Feeding it out of order is a `RuntimeError`.
 
-    def __init__(self, question: str, instructions: str, max_turns: int) -> None:
+    Programs are in `language`. They come in fenced blocks, and with `by_call` also in calls of `execute_code`.
+    """
+
+    def __init__(
+        self, question: str, instructions: str, max_turns: int, *, language: str = "python", by_call: bool = True
+    ) -> None:
         self._messages: list[Message] = [SystemMessage(instructions), UserMessage(question)]
         self._max_turns = max_turns
+        self._language = language
+        self._by_call = by_call
         self._programs: deque[Run] = deque()
         self._turn = 0
         self._expects: Literal["begin", "reply", "observation", "nothing"] = "begin"
@@ -72,12 +79,12 @@ class Loop:
         self._messages.append(AssistantMessage(reply.text, reply.tool_calls))
         for call in reply.tool_calls:
             try:
-                self._programs.append(Run(_program_of(call), call.id))
+                self._programs.append(Run(self._program_of(call), call.id))
             except NoProgram as error:
                 self._messages.append(ToolResultMessage(call.id, call.name, str(error)))
         if reply.tool_calls:
             return self._next()
-        program = program_in(reply.text)
+        program = program_in(reply.text, self._language)
         if program is None:
             return self._end(reply.text.strip(), "answer")
         self._programs.append(Run(program))
@@ -116,12 +123,11 @@ class Loop:
         if self._expects != what:
             raise RuntimeError(f"the loop expects {self._expects}, not {what}")
 
-
-def _program_of(call: ToolCall) -> str:
-    """Return the program that a tool call has. Raises `NoProgram`, with what the model is told."""
-    if call.name != EXECUTE_CODE:
+    def _program_of(self, call: ToolCall) -> str:
+        """Return the program that a tool call has. Raises `NoProgram`, with what the model is told."""
+        if self._by_call and call.name == EXECUTE_CODE:
+            return program_of(call.arguments, tool_name=EXECUTE_CODE)
+        how = f"with {EXECUTE_CODE}(code=…)" if self._by_call else f"in a fenced ```{self._language} block"
         raise NoProgram(
-            f"There is no tool {call.name!r} to call directly. Call functions inside a program, which you send with "
-            f"{EXECUTE_CODE}(code=…)."
+            f"There is no tool {call.name!r} to call directly. Call functions inside a program, which you send {how}."
         )
-    return program_of(call.arguments, tool_name=EXECUTE_CODE)

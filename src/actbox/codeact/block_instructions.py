@@ -1,0 +1,106 @@
+"""What a model is told that acts by programs in fenced blocks alone, in any language of its sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from actbox.core.errors import Unsupported
+from actbox.rtfs.prompt import PROMPT
+from actbox.sandbox.traits import Traits
+from actbox.tools import Toolset, stubs, typescript_declarations
+
+from .calling import HOW_TOOLS_ARE_CALLED, HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT
+from .final_answer import FINAL_ANSWER
+from .markdown import fenced, joined
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """How programs are spoken of. `how` is how they call tools, `answer` the call of `final_answer`."""
+
+    name: str
+    how: str
+    answer: str
+    declare: Callable[[Toolset], str]
+
+
+def _in_python(toolset: Toolset) -> str:
+    return fenced(stubs(toolset).rstrip(), "python")
+
+
+def _in_typescript(toolset: Toolset) -> str:
+    return fenced(typescript_declarations(toolset).rstrip(), "typescript")
+
+
+_AWAITED = f"await {FINAL_ANSWER}(value)"
+_BY_KEYWORD = "Each is called as `(call :name {:parameter value})`. As Python would declare them:"
+_LANGUAGES: Final = {
+    "python": _Language("Python", HOW_TOOLS_ARE_CALLED, f"{FINAL_ANSWER}(value)", _in_python),
+    "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
+    "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
+    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
+}
+
+_OPENING = (
+    "You solve tasks by writing {name} programs, which run in a sandbox. To run one, answer with it in a fenced"
+    " ```{language} block; several such blocks in one answer are one program. You then read what it printed, the value"
+    " of its last expression, its error and its files. Blocks of other languages are not run, and there is no tool that"
+    " you could call without a program."
+)
+_KEPT = (
+    "All programs share one interpreter: variables, functions and imports stay for the next program. If one fails, read"
+    " the error and send what is left to do; what it did before stays done."
+)
+_FRESH = (
+    "Each program starts fresh: no variable of an earlier one is left. If one fails, read the error, mend the program,"
+    " and send all of it again."
+)
+_FIGURES = "You are shown figures that are open when a program ends, and pictures that it writes below /output."
+_LONGER_FENCE = "A program that has ``` in it stands between longer fences, such as ````."
+
+
+def block_instructions(
+    toolset: Toolset, traits: Traits, *, language: str = "python", keeps_state: bool = False, guidance: str = ""
+) -> str:
+    """Return the text for a model whose programs have these tools; `final_answer` among them is explained.
+
+    `keeps_state` is whether programs run in one session. `guidance` is put before it. Raises `Unsupported` for a
+    language that nothing is known of.
+    """
+    if language not in _LANGUAGES:
+        raise Unsupported(f"no model is told here how to write {language!r}; there are: {', '.join(_LANGUAGES)}")
+    spoken = _LANGUAGES[language]
+    lines = [
+        _KEPT if keeps_state else _FRESH,
+        "Files below /workspace stay." if traits.files else "",
+        f"Network: {traits.network}.",
+        _packages(traits) if language == "python" else "",
+        _FIGURES if language == "python" and traits.files and traits.python == "full" else "",
+        "" if language == "rtfs" else "Print only what you need to read.",
+        _LONGER_FENCE,
+        _ending(toolset, spoken),
+    ]
+    rules = "\n".join(f"- {line}" for line in lines if line)
+    tools = f"Your programs can call these functions. {spoken.how}" if len(toolset) else ""
+    return joined(
+        guidance.strip(),
+        _OPENING.format(name=spoken.name, language=language),
+        rules,
+        PROMPT.rstrip() if language == "rtfs" else "",
+        tools,
+        spoken.declare(toolset) if len(toolset) else "",
+    )
+
+
+def _packages(traits: Traits) -> str:
+    if traits.python == "full":
+        return "Full CPython. A package that is not installed is an ImportError: use another."
+    return f"Of Python there is: {traits.python}; packages: {traits.packages}."
+
+
+def _ending(toolset: Toolset, spoken: _Language) -> str:
+    if FINAL_ANSWER not in toolset.names:
+        return "When you know the answer, answer in plain words without a program."
+    return f"When you know the answer, call {spoken.answer} in a program, or answer in plain words without a program."
