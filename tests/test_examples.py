@@ -63,7 +63,17 @@ OF_THE_FRAMEWORK = {
     "agent_framework/many_tools.py": ["72 tools", "furlong_to_fathom (value: float) -> float", "880.0"],
     "agent_framework/swap_engine.py": ["LinuxCodeActProvider, with its state under 'linux_codeact'", "42"],
 }
-PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py"}
+OF_STRANDS = {
+    "strands/codeact.py": [
+        "── program 1",
+        "[error TOOL, exit code 1]",
+        "1. list_orders() → returned",
+        "calls price({'item': 'cake'})",
+        "prints {'A-17': 1220, 'B-4': 320, 'C-9': 450}",
+        "── answer: A-17 after 2 turns",
+    ],
+}
+PARTS = {"agent_framework/scripted.py", "agent_framework/showing.py", "strands/scripted_model.py"}
 """What examples have in common."""
 
 # Each shows another way to what the tests of the package prove; those that everybody reads first run every time.
@@ -83,9 +93,9 @@ CHANGE = "The one line to change for a real model"
 
 def test_every_example_is_listed() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    assert there == set(SHOWS) | set(OF_THE_FRAMEWORK) | PARTS
+    assert there == set(SHOWS) | set(OF_THE_FRAMEWORK) | set(OF_STRANDS) | PARTS
     table = (EXAMPLES / "README.md").read_text()
-    assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_THE_FRAMEWORK])
+    assert all(f"| `{name}` |" in table for name in [*SHOWS, *OF_THE_FRAMEWORK, *OF_STRANDS])
 
 
 def _some_seldom(names: Iterable[str]) -> list[Any]:
@@ -104,14 +114,21 @@ def test_an_example_of_agent_framework_runs_without_a_model_and_says_so(name: st
     _run(name, ["NO MODEL IS ASKED", *OF_THE_FRAMEWORK[name]], tmp_path)
 
 
-@pytest.mark.parametrize("name", OF_THE_FRAMEWORK)
+@pytest.mark.parametrize("name", OF_STRANDS)
+def test_an_example_of_strands_runs_without_a_model_and_says_so(name: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec("strands") is None:
+        pytest.skip("Strands is not installed: pip install 'actbox[strands]'")
+    _run(name, ["NO MODEL IS ASKED", *OF_STRANDS[name]], tmp_path)
+
+
+@pytest.mark.parametrize("name", [*OF_THE_FRAMEWORK, *OF_STRANDS])
 def test_an_example_names_the_one_line_to_change_for_a_real_model(name: str) -> None:
     source = (EXAMPLES / name).read_text()
     (number,) = [number for number, line in enumerate(source.splitlines(), 1) if CHANGE in line]
     clients = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ScriptedChatClient"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("ScriptedChatClient", "ScriptedModel")
     ]
     assert [client.lineno for client in clients] == [number + 1]
 

@@ -1,0 +1,55 @@
+"""Strands agents whose tools share one sandbox, and that call their tools from code (extra `actbox[strands]`).
+
+    from strands import Agent
+    from actbox.integrations.strands import StrandsSandbox
+
+    agent = Agent(model, sandbox=StrandsSandbox("linux"))
+
+The agent then has a shell, Python and a file editor that see the same files. With `programmatic_tool_caller` among its
+tools it has programs that call the others, from inside the sandbox. With `plugins=[CodeActPlugin()]` it acts by
+programs alone.
+"""
+
+from __future__ import annotations
+
+try:
+    import strands as _framework
+except ImportError as error:
+    from actbox.core.errors import ActboxError
+
+    raise ActboxError("Strands needs the extra: pip install 'actbox[strands]'") from error
+
+from .act import CodeActState
+from .caller import make_programmatic_tool_caller, programmatic_tool_caller
+from .environments import AgentCoreSandbox, DockerSandbox, LocalEnvironment, LocalSandbox
+from .plugin import CodeActPlugin
+from .sandbox import StrandsSandbox
+from .tools_files import file_editor, file_read, file_write, make_file_editor, make_file_read, make_file_write
+from .tools_python import make_python, make_python_session, python, python_session
+from .tools_shell import make_shell, shell
+
+del _framework
+
+__all__ = [
+    "AgentCoreSandbox",
+    "CodeActPlugin",
+    "CodeActState",
+    "DockerSandbox",
+    "LocalEnvironment",
+    "LocalSandbox",
+    "StrandsSandbox",
+    "file_editor",
+    "file_read",
+    "file_write",
+    "make_file_editor",
+    "make_file_read",
+    "make_file_write",
+    "make_programmatic_tool_caller",
+    "make_python",
+    "make_python_session",
+    "make_shell",
+    "programmatic_tool_caller",
+    "python",
+    "python_session",
+    "shell",
+]

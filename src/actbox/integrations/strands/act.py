@@ -1,0 +1,261 @@
+"""One invocation of an agent in CodeAct: the turns of its loop, its session, and the program that is to run next."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
+
+from strands import Agent
+from strands.types.content import ContentBlock
+from strands.types.tools import ToolUse
+
+from actbox.codeact.final_answer import FINAL_ANSWER, FinalAnswer
+from actbox.codeact.loop import Ask, End, Loop, Run
+from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
+from actbox.codeact.outcome import not_run
+from actbox.core.call_log import CallLog
+from actbox.core.errors import ErrorKind, InvalidValue
+from actbox.core.events import Event, ToolFinished, ToolStarted
+from actbox.core.program import Program
+from actbox.core.result import ExecutionResult
+from actbox.sandbox.contract import closing
+from actbox.tools import Toolset
+
+from .attending import Attendant, Paused, Told, in_a_program
+from .attending import Run as RunTool
+from .background import BackgroundSession
+from .executor import Answered, Interrupted, interruption, run_tool
+from .nested import NestedCall, NestedTools, nested_tools
+from .observation import blocks_of
+from .paused import Gone, paused_runs
+from .program_run import ProgramRun
+from .sandbox import StrandsSandbox
+
+KEY: Final = "codeact"
+"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt."""
+
+
+class CodeActState(TypedDict):
+    """What `AgentResult.state["codeact"]` has.
+
+    `stopped` is `final_answer` where a program gave one, `answer` where the model answered in words, `max_turns`, or
+    the `stop_reason` of Strands; `answer` is JSON data, the words, or `None`. `turns` are answers of the model.
+    """
+
+    stopped: str
+    answer: Any
+    turns: int
+    programs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActSettings:
+    """What is the same for all invocations of an agent. `timeout` is in seconds for each program."""
+
+    language: str
+    max_turns: int
+    timeout: float | None
+    allowed_tools: frozenset[str] | None
+    max_tool_calls: int | None
+    keep_session: bool
+    paused_timeout: float
+    guidance: str
+
+
+class Act:
+    """The turns of one invocation, which the agent knows by its `number`.
+
+    `session` returns where its next program runs, `None` where each starts fresh, and whether another ran there before
+    that has lost what programs had defined.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        settings: ActSettings,
+        sandbox: StrandsSandbox,
+        session: Callable[[], Awaitable[tuple[BackgroundSession | None, bool]]],
+    ) -> None:
+        self.number = number
+        self._settings = settings
+        self._sandbox = sandbox
+        self._session = session
+        # Strands has the conversation; of the loop only its steps are wanted.
+        self._loop = Loop("", "", settings.max_turns, language=settings.language, by_call=False)
+        self._next: Ask | Run | End = self._loop.begin()
+        self._programs = 0
+        self._turns = 0
+        self._observed: _Observed | None = None
+
+    # Where it stands
+
+    @property
+    def program(self) -> str | None:
+        """The program that is to run, if one is."""
+        return self._next.code if isinstance(self._next, Run) else None
+
+    @property
+    def end(self) -> End | None:
+        """What it came to, once it did."""
+        return self._next if isinstance(self._next, End) else None
+
+    def on_answer(self, text: str) -> None:
+        """Take what the model answered in words and blocks."""
+        self._turns += 1
+        self._next = self._loop.on_reply(ModelReply(text))
+
+    def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
+        """Take an answer that calls tools without a program, and return what the model is told."""
+        if self.end is not None:  # people were asked in between, and the calls come again
+            return _LAST
+        self._turns += 1
+        reply = ModelReply(text, tuple(ToolCall(call["toolUseId"], call["name"], call["input"]) for call in calls))
+        self._next = self._loop.on_reply(reply)
+        said = [message for message in self._loop.messages if isinstance(message, ToolResultMessage)]
+        return said[-1].text
+
+    def state(self, stop_reason: str) -> CodeActState:
+        """Return what is told of it to whoever has invoked the agent."""
+        end = self.end
+        return {
+            "stopped": stop_reason if end is None else end.stopped,
+            "answer": None if end is None else end.answer,
+            "turns": self._turns,
+            "programs": self._programs,
+        }
+
+    # The program
+
+    async def run(self, agent: Agent, invocation_state: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """Run the program, or go on with it where it waited for people, and yield what is streamed of it.
+
+        Raises `interruption` where people have to be asked, with the program waiting in its sandbox.
+        """
+        program = self.program
+        assert program is not None
+        found = paused_runs.resume(agent, KEY, program)
+        if isinstance(found, Gone):
+            self._observed = _Observed(found.result, found.calls)
+            return
+        if in_a_program.get():
+            self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
+            return
+        if found is None:
+            self._programs += 1
+            yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
+        run = found if isinstance(found, _ActRun) else await self._begin(agent, program)
+        through = _through(agent, invocation_state, run.nested)
+        attendant = Attendant(run, agent, through, cancel_signal=agent.cancel_signal, can_pause=True)
+        async with aclosing(attendant.events()) as events:
+            async for event in events:
+                if isinstance(event, Told):
+                    yield event.data
+                elif isinstance(event, Paused):
+                    paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
+                    raise interruption(event.interrupts)
+                else:
+                    self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
+
+    def observe(self) -> list[ContentBlock]:
+        """Return what the model reads of the program that ran, and go on to what comes next."""
+        program, observed = self.program, self._observed
+        assert program is not None and observed is not None
+        text, *pictures = blocks_of(observed.result, program, observed.calls, observed.warnings)
+        answered = observed.final.given and observed.result.success
+        seen = _ANSWERED if answered and _says_nothing(observed) else text["text"]
+        self._next = self._loop.on_observation(seen, answered=answered, answer=observed.final.value)
+        said = [message for message in self._loop.messages if isinstance(message, UserMessage)]
+        blocks: list[Any] = [{"text": said[-1].text}, *pictures]
+        return blocks
+
+    async def _begin(self, agent: Agent, program: str) -> _ActRun:
+        settings = self._settings
+        run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
+        run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
+        session, is_lost = await self._session()
+        run.warnings = (*run.nested.left_out, *((_LOST,) if is_lost else ()))
+        run.begin(_in_place(self._sandbox, session, program, run.nested.toolset, settings))
+        return run
+
+
+class _ActRun(ProgramRun):
+    """A program with what it was given: its tools, and the one by which it answers."""
+
+    nested: NestedTools
+
+    def __init__(self, outer_id: str, program: str, *, most_calls: int | None) -> None:
+        super().__init__(outer_id, program, most_calls=most_calls)
+        self.final = FinalAnswer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What a program came to."""
+
+    result: ExecutionResult
+    calls: CallLog
+    warnings: tuple[str, ...] = ()
+    final: FinalAnswer = field(default_factory=FinalAnswer)
+
+
+def _says_nothing(observed: _Observed) -> bool:
+    result = observed.result
+    return not (result.stdout or result.stderr or result.artifacts or result.warnings or observed.warnings)
+
+
+def tools_of_programs(
+    agent: Agent, sandbox: StrandsSandbox, settings: ActSettings, call: NestedCall, final: FinalAnswer
+) -> NestedTools:
+    """Return what programs can call: the agent's tools, those of their sandbox, and `final_answer`.
+
+    Raises `InvalidValue` where a tool of another has that name.
+    """
+    if not sandbox.traits.tools:
+        return NestedTools(Toolset(), {})
+    nested = nested_tools(agent, call, allowed_tools=settings.allowed_tools, code_tools=sandbox.code_tools)
+    if taken := nested.toolset.get(FINAL_ANSWER):
+        raise InvalidValue(f"a tool of the agent's is called {taken.name!r}, by which programs answer: rename it")
+    return NestedTools(nested.toolset.with_tools(final.tool), nested.unregistered, nested.left_out)
+
+
+def answer_text(answer: Any) -> str:
+    """Return a final answer as text: text as it is, any other data as JSON."""
+    return answer if isinstance(answer, str) and answer.strip() else json.dumps(answer, ensure_ascii=False)
+
+
+def _in_place(
+    sandbox: StrandsSandbox, session: BackgroundSession | None, code: str, tools: Toolset, settings: ActSettings
+) -> Callable[[], AsyncIterator[Event]]:
+    """Return what runs a program; it is kept as long as the program waits for people, and so has no agent."""
+    language, timeout = settings.language, settings.timeout
+    if session is None:
+        return lambda: _without_answer(sandbox.events_of_code(code, language, timeout=timeout, tools=tools))
+    return lambda: _without_answer(session.stream(Program(code, language), tools=tools, timeout=timeout))
+
+
+async def _without_answer(events: AsyncIterator[Event]) -> AsyncGenerator[Event]:
+    """Yield events but those of `final_answer`: that of a program that fails later does not count, and is to be given
+    again.
+    """
+    async with closing(events):
+        async for event in events:
+            if not (isinstance(event, ToolStarted | ToolFinished) and event.tool == FINAL_ANSWER):
+                yield event
+
+
+def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools) -> RunTool:
+    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], None]) -> Answered | Interrupted:
+        tool = nested.unregistered.get(tool_use["name"])
+        return await run_tool(agent, tool_use, invocation_state, tell=tell, tool=tool)
+
+    return run
+
+
+_LOST = "the session of the programs before has ended, and what they had defined is lost; this one began in a new one"
+_LAST = "There are no turns left."
+_ANSWERED = "It gave the final answer."
+_NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"

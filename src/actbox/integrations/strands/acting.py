@@ -1,0 +1,267 @@
+"""One agent in CodeAct: what is hung into it, and the invocations that are under way.
+
+The loop is Strands' own. When a pass of the agent ends with a program, `AfterInvocationEvent.resume` begins another,
+and before that pass asks the model, the program runs, streams what happens, and its observation becomes the message of
+the pass. There, and not after the model's answer, a program may be interrupted for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from strands import Agent
+from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeToolsEvent, HookOrder
+from strands.middleware import InvokeModelContext, InvokeModelStage
+from strands.types.agent import AgentInput
+from strands.types.content import ContentBlock, Message, SystemPrompt
+from strands.types.event_loop import StopReason
+
+from actbox.codeact.block_instructions import block_instructions
+from actbox.codeact.final_answer import FinalAnswer
+from actbox.core.errors import InvalidValue
+from actbox.sync import background_loop
+
+from .act import KEY, Act, ActSettings, answer_text, tools_of_programs
+from .background import BackgroundSession
+from .calls_in_words import in_words
+from .executor import (
+    Events,
+    Pass,
+    Stop,
+    append_messages,
+    around_passes,
+    is_answered,
+    noted,
+    stop_event,
+    told,
+    wants_structured_output,
+    why_cancelled,
+    with_messages,
+    with_reason,
+    with_state,
+)
+from .sandbox import StrandsSandbox
+
+RUNS: Final = "The program runs."
+"""What the input of a resumed pass is until its program has run; no model reads it."""
+
+_NO_CALLS: Final = "There is no tool to call directly. Call functions inside a program."
+
+
+class Acting:
+    """CodeAct for one agent. Invocations are told apart by their `invocation_state`, which Strands keeps for each."""
+
+    def __init__(self, settings: ActSettings, sandbox: StrandsSandbox, *, is_own: bool) -> None:
+        self._settings = settings
+        self._sandbox = sandbox
+        self._acts: dict[int, tuple[dict[str, Any], Act]] = {}  # with what the key is made of, so that it stays unique
+        self._waiting: Act | None = None
+        """The invocation that people were asked in; the next one has their answers."""
+        self._sessions: dict[int, BackgroundSession] = {}
+        """By the number of the invocation; one that is kept has the number 0."""
+        self._numbers = itertools.count(1)
+        left = weakref.finalize(self, _end_soon, sandbox, self._sessions, is_own)
+        left.atexit = False  # a sandbox ends with the process by itself
+
+    def attach(self, agent: Agent) -> None:
+        """Hang itself into the agent."""
+        around_passes(agent, self._pass)
+        agent.add_middleware(InvokeModelStage.Input, self._instruct)
+        agent.add_hook(self._refuse_calls, BeforeToolsEvent)
+        agent.add_hook(self._end_of_calls, AfterToolsEvent)
+        agent.add_hook(self._go_on, AfterInvocationEvent, order=HookOrder.SDK_LAST)  # others may resume as well
+
+    # A pass
+
+    async def _pass(self, context: Pass, happen: Callable[[Pass], Events]) -> Events:
+        agent, state = _agent(context), context.invocation_state
+        act = self._act_of(context)
+        if act.program is not None:
+            async for data in act.run(agent, state):
+                yield told({KEY: data})
+            observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
+            ending = _ending(agent, act)
+            if ending is not None:
+                await append_messages(agent, observed)
+                last = observed
+                if ending.text is not None:
+                    last = {"role": "assistant", "content": [{"text": ending.text}]}
+                    await append_messages(agent, last)
+                    yield told({"data": ending.text, "delta": {"text": ending.text}})
+                    yield told({"message": last})
+                yield _with_state(stop_event(agent, ending.reason, last, state), act)
+                return
+            context = with_messages(context, [observed])
+        async for event in happen(context):
+            if isinstance(event, Stop):
+                reason, message = event["stop"][:2]
+                if act.end is not None:  # the model has called tools to the last of its turns
+                    event = with_reason(event, "limit_turns")
+                elif reason == "end_turn":
+                    act.on_answer(_text_of(message))
+                event = _with_state(event, act)
+            yield event
+
+    def _act_of(self, context: Pass) -> Act:
+        key = id(context.invocation_state)
+        _, known = self._acts.get(key, (None, None))
+        # One whose resumed pass was called off, by a hook, has left its program; that is not this one's.
+        if known is not None and _is_resumed(context.messages):
+            return known
+        act = self._new()
+        if is_answered(context):
+            agent = _agent(context)
+            if self._waiting is not None:
+                act, self._waiting = self._waiting, None
+            elif noted(agent, KEY) is not None:  # a session manager has brought the agent here
+                act.on_answer(_text_of(agent.messages[-1]))
+        self._acts[key] = (context.invocation_state, act)
+        return act
+
+    def _new(self) -> Act:
+        number = 0 if self._settings.keep_session else next(self._numbers)
+        return Act(number, self._settings, self._sandbox, lambda: self._session_of(number))
+
+    # What the model is sent, and what it may not do
+
+    def _instruct(self, context: InvokeModelContext) -> InvokeModelContext:
+        agent = _agent(context)
+        if wants_structured_output(agent):
+            raise InvalidValue(
+                "structured_output_model and CodeActPlugin do not go together: Strands asks for the structure before a"
+                " program has run. Have the program call final_answer(value) with data of that structure"
+            )
+        nested = tools_of_programs(agent, self._sandbox, self._settings, _nowhere, FinalAnswer())
+        text = block_instructions(
+            nested.toolset,
+            self._sandbox.traits,
+            language=self._settings.language,
+            keeps_state=self._has_sessions,
+            guidance=self._settings.guidance,
+        )
+        given = context.system_prompt
+        prompt: SystemPrompt = f"{given}\n\n{text}" if given else text
+        if isinstance(given, list):
+            prompt = [*given, {"text": text}]
+        return context.replace(messages=in_words(context.messages), tool_specs=[], system_prompt=prompt)
+
+    def _refuse_calls(self, event: BeforeToolsEvent) -> None:
+        calls = [block["toolUse"] for block in event.message["content"] if "toolUse" in block]
+        _, act = self._acts.get(id(event.invocation_state), (None, None))
+        event.cancel = _NO_CALLS if act is None else act.on_calls(_text_of(event.message), calls)
+
+    def _end_of_calls(self, event: AfterToolsEvent) -> None:
+        _, act = self._acts.get(id(event.invocation_state), (None, None))
+        if act is not None and act.end is not None:
+            event.end_turn = f"No answer was found in {self._settings.max_turns} turns."
+
+    # After a pass
+
+    async def _go_on(self, event: AfterInvocationEvent) -> None:
+        state, result = event.invocation_state, event.result
+        _, act = self._acts.get(id(state), (None, None))
+        if act is None:
+            return
+        if result is not None and result.stop_reason == "end_turn" and act.program is not None:
+            event.resume = _and_more(event.resume)
+            return
+        del self._acts[id(state)]
+        if result is not None and result.stop_reason == "interrupt":
+            self._waiting = act
+            return
+        if act.number and act.number in self._sessions:
+            await self._sandbox.close_session(self._sessions.pop(act.number))
+
+    # Sessions
+
+    @property
+    def _has_sessions(self) -> bool:
+        return self._sandbox.traits.sessions
+
+    async def _session_of(self, number: int) -> tuple[BackgroundSession | None, bool]:
+        """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
+        if not self._has_sessions:
+            return None, False
+        before = self._sessions.get(number)
+        if before is not None and before.alive:
+            return before, False
+        if before is not None:
+            await self._sandbox.close_session(before)
+        session = self._sessions[number] = self._sandbox.session()
+        return session, before is not None
+
+
+def _agent(context: Pass | InvokeModelContext) -> Agent:
+    assert isinstance(context.agent, Agent)
+    return context.agent
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How an invocation ends without asking the model again, and what is said in its place, if anything is."""
+
+    reason: StopReason
+    text: str | None
+
+
+def _ending(agent: Agent, act: Act) -> _Ending | None:
+    if act.end is not None and act.end.stopped == "final_answer":
+        return _Ending("end_turn", answer_text(act.end.answer))
+    cancelled = why_cancelled(agent)
+    if cancelled is not None:
+        return _Ending("cancelled", cancelled)
+    return None if act.end is None else _Ending("limit_turns", None)
+
+
+def _with_state(stop: Stop, act: Act) -> Stop:
+    """Have `AgentResult.state` say where the invocation stands."""
+    return with_state(stop, KEY, act.state(stop["stop"][0]))
+
+
+def _and_more(resume: AgentInput) -> AgentInput:
+    """Return the input of a pass in which a program runs, and in which another plugin has more to say."""
+    if resume is None:
+        return RUNS
+    blocks: list[Any] = [{"text": resume}] if isinstance(resume, str) else list(resume)
+    if any("role" in block for block in blocks):
+        return [{"role": "user", "content": [{"text": RUNS}]}, *blocks]
+    return [{"text": RUNS}, *blocks]
+
+
+def _text_of(message: Message) -> str:
+    texts = []
+    for block in message["content"]:
+        texts += [block, *block.get("citationsContent", {}).get("content", ())]
+    return "\n".join(text["text"] for text in texts if "text" in text)
+
+
+def _is_resumed(messages: Iterable[Message]) -> bool:
+    return any(block.get("text") == RUNS for message in messages for block in message["content"])
+
+
+def _others(messages: Iterable[Message]) -> list[ContentBlock]:
+    """Return what else than the stand-in is to be said in a resumed pass: other plugins may have more to say."""
+    return [block for message in messages for block in message["content"] if block.get("text") != RUNS]
+
+
+async def _nowhere(name: str, arguments: dict[str, Any]) -> Any:
+    raise AssertionError("these tools are only described")
+
+
+def _end_soon(sandbox: StrandsSandbox, sessions: dict[int, BackgroundSession], is_own: bool) -> None:
+    """End what an agent has left that is no more."""
+    if not sessions and not is_own:
+        return
+
+    async def end() -> None:
+        for session in sessions.values():
+            await sandbox.close_session(session)
+        if is_own:
+            await sandbox.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), background_loop())

@@ -1,0 +1,133 @@
+"""What lives in an event loop of its own, in the background, so that it can be used from any other.
+
+`agent(…)` makes an event loop for each invocation, and an asynchronous host has its own. A session belongs to the loop
+in which it began, and outlives an invocation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from actbox.core.events import Event
+from actbox.core.program import Program
+from actbox.sandbox.contract import Sandbox, Session, Tools, closing
+from actbox.sync import background_loop
+from actbox.tools import Tool, Toolset
+
+T = TypeVar("T")
+
+
+async def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Have a coroutine run in the background, and return what it returns.
+
+    Where the caller is cancelled it is cancelled too, and has ended when this raises.
+    """
+    home, background = asyncio.get_running_loop(), background_loop()
+    over: asyncio.Future[None] = home.create_future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        tasks.append(background.create_task(coroutine))
+        tasks[0].add_done_callback(tell)
+
+    def tell(task: asyncio.Task[T]) -> None:
+        with contextlib.suppress(RuntimeError):  # that event loop is closed: nobody waits any more
+            home.call_soon_threadsafe(settle)
+
+    def settle() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    background.call_soon_threadsafe(begin)
+    try:
+        await asyncio.shield(over)
+    except asyncio.CancelledError:
+        background.call_soon_threadsafe(lambda: tasks[0].cancel())
+        await asyncio.shield(over)
+        raise
+    return tasks[0].result()
+
+
+async def stream_in_background(begin: Callable[[], AsyncIterator[Event]]) -> AsyncGenerator[Event]:
+    """Have events made in the background, and yield them; closing this early closes them, and has when it returns."""
+    home = asyncio.get_running_loop()
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def pump() -> None:
+        events = begin()
+        async with closing(events):
+            async for event in events:
+                home.call_soon_threadsafe(queue.put_nowait, event)
+
+    pumping = asyncio.ensure_future(in_background(pump()))
+    pumping.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+    finally:
+        pumping.cancel()
+        await asyncio.wait([pumping])
+    pumping.result()
+
+
+class BackgroundSession:
+    """A session of a sandbox for whoever asks, in any event loop. It begins with its first program."""
+
+    def __init__(self, box: Callable[[], Awaitable[Sandbox]]) -> None:
+        """`box` returns the sandbox, started."""
+        self._box = box
+        self._session: Session | None = None
+        self._closing: asyncio.Future[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a program could run in it now."""
+        return self._session is None or self._session.alive
+
+    async def stream(
+        self, program: Program | str, *, tools: Tools = None, timeout: float | None = None
+    ) -> AsyncGenerator[Event]:
+        """Run a program as `Session.stream` does. Tools are called where the caller's event loop is."""
+        toolset = tools_at_home(Toolset.for_run(tools))
+        box = await self._box()
+
+        def begin() -> AsyncIterator[Event]:
+            if self._session is None:
+                self._session = box.session()
+            return self._session.stream(program, tools=toolset, timeout=timeout)
+
+        async with contextlib.aclosing(stream_in_background(begin)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        """End it as `Session.close` does. It is over when this returns, whoever has called it first."""
+        if self._session is not None:
+            await in_background(self._close(self._session))
+
+    async def _close(self, session: Session) -> None:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(session.close())
+        await asyncio.shield(self._closing)
+
+
+def tools_at_home(toolset: Toolset) -> Toolset:
+    """Return tools whose asynchronous functions run in this event loop, wherever they are called.
+
+    The others run in threads, and may be called from anywhere.
+    """
+    home = asyncio.get_running_loop()
+    moved = Toolset(_at_home(tool, home) if tool.is_async else tool for tool in toolset)
+    moved = moved.approved(set(moved.requiring).difference(toolset.requiring))
+    return moved if toolset.approver is None else moved.asking(toolset.approver)
+
+
+def _at_home(tool: Tool, home: asyncio.AbstractEventLoop) -> Tool:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(tool.function(*args, **kwargs), home))
+
+    return dataclasses.replace(tool, function=call)

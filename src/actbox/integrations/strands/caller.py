@@ -1,0 +1,212 @@
+"""`programmatic_tool_caller`: the model sends a program, and the program calls the agent's tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from contextlib import aclosing
+from typing import Any, Final
+
+from strands import Agent
+from strands.types.tools import AgentTool, ToolResult, ToolSpec, ToolUse
+
+from actbox.codeact.arguments import NoProgram, program_of
+from actbox.core.call_log import CallLog
+from actbox.core.errors import InvalidValue
+from actbox.core.events import Event
+from actbox.core.result import ExecutionResult
+from actbox.tools import Toolset
+
+from .attending import Attendant, Paused, Run, Told, in_a_program
+from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, result_event, run_tool
+from .nested import NotForPrograms, nested_tools, unregistered_tools
+from .observation import blocks_of
+from .paused import PAUSED_SECONDS, Gone, paused_runs
+from .program_run import ProgramRun
+from .sandbox import StrandsSandbox
+
+NAME: Final = "programmatic_tool_caller"
+DESCRIPTION: Final = (
+    "Run a Python program in the sandbox. Your other tools are functions in it, by their names; a `-` or another"
+    " character that no name can have is `_`. Arguments may be given by position or by name, and results are plain"
+    " data: an image is a dictionary with its `base64`. In a program that uses `await` tools are coroutines, so that"
+    " after `import asyncio` `await asyncio.gather(f(1), f(2))` makes both calls at once; in one that does not, they"
+    " are plain calls. `call_tool(name, **arguments)` calls one by its name. A call that fails raises ToolError, which"
+    " the program may catch. You are shown only what the program prints, and the value of its last expression. Every"
+    " program starts fresh; files in the working folder stay."
+)
+
+
+class ProgrammaticToolCaller(NotForPrograms, AgentTool):
+    """A tool whose programs run in the agent's sandbox and call the agent's tools; see `make_programmatic_tool_caller`.
+
+    One may serve any number of agents.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed_tools: Collection[str] | None = None,
+        timeout: float | None = None,
+        max_tool_calls: int | None = None,
+        paused_timeout: float = PAUSED_SECONDS,
+        name: str = NAME,
+        description: str = DESCRIPTION,
+    ) -> None:
+        super().__init__()
+        if isinstance(allowed_tools, str):
+            raise InvalidValue(f"allowed_tools is a list of names, such as [{allowed_tools!r}]")
+        if timeout is not None and not timeout > 0:
+            raise InvalidValue(f"timeout must be a number of seconds above zero, not {timeout!r}")
+        if not paused_timeout > 0:
+            raise InvalidValue(f"paused_timeout must be a number of seconds above zero, not {paused_timeout!r}")
+        if max_tool_calls is not None and max_tool_calls < 1:
+            raise InvalidValue(f"max_tool_calls must be at least 1, not {max_tool_calls!r}")
+        self._allowed_tools = None if allowed_tools is None else frozenset(allowed_tools)
+        self._timeout = timeout
+        self._max_tool_calls = max_tool_calls
+        self._paused_timeout = paused_timeout
+        self._name = name
+        self._description = description
+
+    @property
+    def tool_name(self) -> str:
+        """What models call it."""
+        return self._name
+
+    @property
+    def tool_type(self) -> str:
+        """Its kind, for those who list tools."""
+        return "programmatic"
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        """What models are told of it."""
+        code = {"type": "string", "description": "The whole program."}
+        schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
+        return {"name": self._name, "description": self._description, "inputSchema": {"json": schema}}
+
+    async def stream(self, tool_use: ToolUse, invocation_state: dict[str, Any], **kwargs: Any) -> AsyncGenerator[Any]:
+        """Run the program of a call, or go on with one that waited; yields what happens, and the result last.
+
+        What is streamed are dictionaries of one key: `printed`, `tool_use`, `tool_result`, and what nested calls stream
+        (`tool_stream_event`, `tool_cancel_event`), as `Told` describes them.
+        """
+        agent: Agent = invocation_state["agent"]
+        if in_a_program.get():
+            yield result_event(_refused(tool_use, _NESTED))
+            return
+        program, new, nested, wrong = "", None, None, ""
+        try:
+            program = program_of(tool_use["input"], tool_name=self._name)
+            new = ProgramRun(tool_use["toolUseId"], program, most_calls=self._max_tool_calls)
+            nested = nested_tools(agent, new.call, allowed_tools=self._allowed_tools)
+        except (NoProgram, InvalidValue) as error:
+            wrong = str(error)
+        run = paused_runs.resume(agent, tool_use["toolUseId"], program)
+        if isinstance(run, Gone):
+            yield result_event(_result(tool_use, run.result, program, run.calls))
+            return
+        if run is None:
+            if new is None or nested is None or not isinstance(agent.sandbox, StrandsSandbox):
+                yield result_event(_refused(tool_use, wrong or _sandbox_sentence(agent.sandbox)))
+                return
+            run = new
+            run.warnings = nested.left_out
+            # When this thread has nothing else to do: two threads that compute would be in each other's way.
+            events_of = _in_sandbox(agent.sandbox, program, nested.toolset, self._timeout)
+            asyncio.get_running_loop().call_soon(run.begin, events_of)
+        context = kwargs.get("_tool_context")
+        attendant = Attendant(
+            run,
+            agent,
+            _through(agent, invocation_state),
+            cancel_signal=agent.cancel_signal if context is None else context.cancel_signal,
+            can_pause=can_be_interrupted(invocation_state, context),
+        )
+        async with aclosing(attendant.events()) as events:
+            async for event in events:
+                if isinstance(event, Told):
+                    yield event.data
+                elif isinstance(event, Paused):
+                    paused_runs.pause(agent, tool_use["toolUseId"], run, seconds=self._paused_timeout)
+                    yield interrupt_event(tool_use, event.interrupts)
+                else:
+                    yield result_event(_result(tool_use, event.result, program, run.calls, run.warnings))
+
+
+def make_programmatic_tool_caller(
+    *,
+    allowed_tools: Collection[str] | None = None,
+    timeout: float | None = None,
+    max_tool_calls: int | None = None,
+    paused_timeout: float = PAUSED_SECONDS,
+    name: str = NAME,
+    description: str = DESCRIPTION,
+) -> ProgrammaticToolCaller:
+    """Return a tool whose programs run in the agent's sandbox, a `StrandsSandbox`, and call the agent's other tools.
+
+    `allowed_tools` are the names of those that programs may call: all of the agent's and its sandbox's `code_tools`
+    unless told. `timeout` is in seconds for each program, the time in tools included and the time that people take not;
+    it may only lower the policy's wall limit, which holds where it is not told. A program that has made
+    `max_tool_calls` gets `ToolError` for further ones; the policy's own limit on tool calls ends it.
+
+    Nested calls go through the agent's executor: its hooks, middleware, metrics, cancellation and a copy of the
+    `invocation_state` are there, as for a call of the model's. Where one is interrupted for a person, the program waits
+    in its sandbox for `paused_timeout` seconds at most, and goes on when the agent is invoked with the answers. Once it
+    is gone the result says so, with the calls that it had made; nothing is run again.
+
+    Raises `InvalidValue` for what makes no sense.
+    """
+    return ProgrammaticToolCaller(
+        allowed_tools=allowed_tools,
+        timeout=timeout,
+        max_tool_calls=max_tool_calls,
+        paused_timeout=paused_timeout,
+        name=name,
+        description=description,
+    )
+
+
+programmatic_tool_caller = make_programmatic_tool_caller()
+"""`make_programmatic_tool_caller()` with all that is usual."""
+
+
+_NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"
+
+
+def _sandbox_sentence(sandbox: object) -> str:
+    return (
+        f"programs run in a sandbox of actbox, and the agent's is a {type(sandbox).__name__}: make the agent with"
+        " Agent(sandbox=StrandsSandbox(…)) of actbox.integrations.strands"
+    )
+
+
+def _refused(tool_use: ToolUse, why: str) -> ToolResult:
+    return {"toolUseId": tool_use["toolUseId"], "status": "error", "content": [{"text": why}]}
+
+
+def _result(
+    tool_use: ToolUse, result: ExecutionResult, program: str, calls: CallLog, warnings: tuple[str, ...] = ()
+) -> ToolResult:
+    return {
+        "toolUseId": tool_use["toolUseId"],
+        "status": "success" if result.success else "error",
+        "content": blocks_of(result, program, calls, warnings),
+    }
+
+
+def _in_sandbox(
+    sandbox: StrandsSandbox, program: str, toolset: Toolset, timeout: float | None
+) -> Callable[[], AsyncIterator[Event]]:
+    return lambda: sandbox.events_of_code(program, timeout=timeout, tools=toolset)
+
+
+def _through(agent: Agent, invocation_state: dict[str, Any]) -> Run:
+    unregistered = unregistered_tools(agent)
+
+    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], None]) -> Answered | Interrupted:
+        tool = unregistered.get(tool_use["name"])
+        return await run_tool(agent, tool_use, invocation_state, tell=tell, tool=tool)
+
+    return run

@@ -1,0 +1,318 @@
+"""What is private to Strands, and all that this package uses of it.
+
+`run_tool` makes a tool call through an agent's own executor; `around_passes` has a generator around each pass of an
+agent: one user message, and what the model makes of it.
+
+A call of a program's goes where a model's call goes: `BeforeToolCallEvent`, the middleware of `ExecuteToolStage`, the
+tool, `AfterToolCallEvent`, spans and metrics. Not by `agent.tool.name(**arguments)`, for which the arguments are the
+`invocation_state` as well: of a parameter called `agent` or `record_direct_tool_call` the value is lost there.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakSet
+
+from pydantic import BaseModel
+from strands import Agent
+from strands.hooks import BeforeToolCallEvent, HookOrder
+from strands.interrupt import Interrupt, InterruptException
+from strands.middleware._agent_stream import AgentStreamContext, AgentStreamStage
+from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
+from strands.tools.decorator import DecoratedFunctionTool
+from strands.tools.executors import SequentialToolExecutor
+from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
+from strands.types._events import EventLoopStopEvent, ToolInterruptEvent, ToolResultEvent
+from strands.types.content import Message
+from strands.types.event_loop import StopReason
+from strands.types.events import TypedEvent
+from strands.types.tools import AgentTool, ToolResult, ToolUse
+
+_CYCLE: Final = "event_loop_cycle_id"
+_NOTES: Final = "actbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a tool call came to.
+
+    `holds_data` is whether the text of the result is JSON that the decorator `@tool` has made of what the function
+    returned: of 5 as of "5" it makes the same text.
+    """
+
+    result: ToolResult
+    holds_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result."""
+
+    interrupts: tuple[Interrupt, ...]
+
+
+class _Call:
+    """One call that is under way, for what is hung into its agent."""
+
+    def __init__(self, call_id: str, tool: AgentTool | None) -> None:
+        self.id = call_id
+        self.tool = tool
+        self.returned: Any = ""
+
+
+_under_way: ContextVar[_Call | None] = ContextVar("actbox_strands_call", default=None)
+_watched: WeakSet[Agent] = WeakSet()
+
+
+async def run_tool(
+    agent: Agent,
+    tool_use: ToolUse,
+    invocation_state: Mapping[str, Any],
+    *,
+    tell: Callable[[dict[str, Any]], None],
+    tool: AgentTool | None = None,
+) -> Answered | Interrupted:
+    """Run one tool call as the agent's executor does, and return what it came to.
+
+    It gets a copy of `invocation_state`, whose values are shared. `tell` is called with each event that the call
+    streams, in Strands' own form (`{"tool_stream_event": …}`, `{"tool_cancel_event": …}`). `tool` is one that the agent
+    has not registered; without it the registered one of that name runs. Called again with the same `tool_use` after
+    the interrupts were answered, it goes on as Strands does: hooks and the tool run anew, and find the answers.
+
+    What a hook raises is raised here. To be awaited in a task of its own.
+    """
+    if agent.cancel_signal.is_set():
+        return Answered(_failed(tool_use, "the agent was cancelled, and the tool was not called"))
+    _watch(agent)
+    call = _Call(tool_use["toolUseId"], tool)
+    _under_way.set(call)
+    state = dict(invocation_state)
+    if getattr(agent, "_background_tasks", None) is not None:
+        # A call with the id of a cycle may be sent into the background, and would have no result.
+        state.pop(_CYCLE, None)
+    results: list[ToolResult] = []
+    events: AsyncGenerator[Any] = agent.tool_executor._stream_with_trace(
+        agent, tool_use, results, invocation_state.get("event_loop_cycle_trace"),  # type: ignore[arg-type]
+        invocation_state.get("event_loop_cycle_span"), state,
+    )  # fmt: skip
+    interrupts: list[Interrupt] = []
+    async for event in events:  # to the end: what these hold is not closed with them
+        if isinstance(event, ToolInterruptEvent):
+            interrupts += event.interrupts
+        elif not isinstance(event, ToolResultEvent):
+            tell(event.as_dict())
+    if interrupts:
+        return Interrupted(tuple(interrupts))
+    if not results:
+        return Answered(_failed(tool_use, "the tool gave no result"))
+    return Answered(results[-1], holds_data=isinstance(call.returned, _DATA) and not _is_result(call.returned))
+
+
+def runs_one_by_one(agent: Agent) -> bool:
+    """Return whether the agent's tools are not to run at once."""
+    return isinstance(agent.tool_executor, SequentialToolExecutor)
+
+
+def tools_of(agent: Agent) -> dict[str, AgentTool]:
+    """Return the tools that a call by name finds, in order, but the one by which a model gives structured output."""
+    found = {**agent.tool_registry.registry, **agent.tool_registry.dynamic_tools}
+    return {name: tool for name, tool in found.items() if tool.tool_type != "structured_output"}
+
+
+def can_be_interrupted(invocation_state: Mapping[str, Any], tool_context: object) -> bool:
+    """Return whether an interrupt of a call made with this state reaches whoever has invoked the agent.
+
+    That of a direct call (`agent.tool.name()`) does not, nor that of a task in the background.
+    """
+    return _CYCLE in invocation_state and tool_context is None
+
+
+def interrupt_event(tool_use: ToolUse, interrupts: Sequence[Interrupt]) -> Any:
+    """Return the event by which a tool says that it waits for people."""
+    return ToolInterruptEvent(tool_use, list(interrupts))
+
+
+def result_event(result: ToolResult) -> Any:
+    """Return the event that ends a tool's stream."""
+    return ToolResultEvent(result)
+
+
+def is_unanswered(agent: Agent, interrupt: Interrupt) -> bool:
+    """Return whether nobody has answered an interrupt yet."""
+    known = agent._interrupt_state.interrupts.get(interrupt.id)
+    return known is None or known.response is None
+
+
+def withdraw(agent: Agent, interrupts: Sequence[Interrupt]) -> None:
+    """Forget interrupts that nobody will be asked about."""
+    for interrupt in interrupts:
+        agent._interrupt_state.interrupts.pop(interrupt.id, None)
+
+
+def note(agent: Agent, tool_use_id: str, text: Mapping[str, Any] | None) -> None:
+    """Keep JSON data about a tool call that is interrupted, or drop it; a session manager keeps it with the interrupts.
+
+    Strands drops all of it when the tools of the turn have their results.
+    """
+    notes = agent._interrupt_state.context.setdefault(_NOTES, {})
+    if text is None:
+        notes.pop(tool_use_id, None)
+    else:
+        notes[tool_use_id] = dict(text)
+
+
+def noted(agent: Agent, tool_use_id: str) -> Mapping[str, Any] | None:
+    """Return what was kept about a tool call."""
+    found: Mapping[str, Any] | None = agent._interrupt_state.context.get(_NOTES, {}).get(tool_use_id)
+    return found
+
+
+def _failed(tool_use: ToolUse, why: str) -> ToolResult:
+    return {"toolUseId": tool_use["toolUseId"], "status": "error", "content": [{"text": why}]}
+
+
+# What is hung into an agent, once: it does nothing but for the calls of `run_tool`.
+
+
+def _watch(agent: Agent) -> None:
+    if agent not in _watched:
+        agent.add_hook(_choose, BeforeToolCallEvent, order=HookOrder.SDK_FIRST)
+        agent.add_middleware(ExecuteToolStage.Input, _observe)
+        _watched.add(agent)
+
+
+def _choose(event: BeforeToolCallEvent) -> None:
+    """Name the tool that is not registered, before all hooks, which may choose another."""
+    call = _under_way.get()
+    if call is not None and call.tool is not None and call.id == event.tool_use["toolUseId"]:
+        event.selected_tool = call.tool
+
+
+def _observe(context: ExecuteToolContext) -> ExecuteToolContext:
+    """Have a function's value looked at before the decorator makes text of it."""
+    call = _under_way.get()
+    if call is None or call.id != context.tool_use["toolUseId"]:
+        return context
+    call.returned = ""
+    if not isinstance(context.tool, DecoratedFunctionTool):
+        return context
+    observed: DecoratedFunctionTool[Any, Any] = copy.copy(context.tool)
+    observed._tool_func = _observed(context.tool._tool_func, call)
+    return context.replace(tool=observed)
+
+
+def _observed(function: Callable[..., Any], call: _Call) -> Callable[..., Any]:
+    """Return a function of the same kind that notes what it returns; the last that a generator yields counts."""
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+            async with aclosing(function(*args, **kwargs)) as items:
+                async for item in items:
+                    call.returned = item
+                    yield item
+
+        return generator
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            call.returned = await function(*args, **kwargs)
+            return call.returned
+
+        return coroutine
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        call.returned = function(*args, **kwargs)
+        return call.returned
+
+    return plain
+
+
+# What the decorator writes as JSON; of anything else it takes the `str()`.
+_DATA = (dict, list, tuple, int, float, type(None), BaseModel)
+
+
+def _is_result(value: object) -> bool:
+    return isinstance(value, dict) and "status" in value and "content" in value
+
+
+# The passes of an agent
+
+Pass = AgentStreamContext
+"""What a pass has: `agent`, the `messages` that it adds to the conversation first, `invocation_state`."""
+Events = AsyncGenerator[TypedEvent, None]
+Stop = EventLoopStopEvent
+"""The event that ends a pass; `event["stop"]` begins with its `stop_reason` and last message."""
+
+
+def around_passes(agent: Agent, handler: Callable[[Pass, Callable[[Pass], Events]], Events]) -> None:
+    """Have `handler` yield the events of each pass of an agent, the last but for `told` ones from `stop_event`.
+
+    Its second argument makes the pass happen. A handler that does not call it adds nothing to the conversation. What it
+    raises by `interruption`, before the pass happened, asks people; the pass after their answers has no messages, and
+    `is_answered`.
+    """
+    agent.add_middleware(AgentStreamStage, handler)
+
+
+def is_answered(context: Pass) -> bool:
+    """Return whether the pass is the one in which people have answered interrupts."""
+    return bool(context._interrupts)
+
+
+def with_messages(context: Pass, messages: list[Message]) -> Pass:
+    """Return the pass with other messages to add."""
+    return dataclasses.replace(context, messages=messages)
+
+
+def told(data: Mapping[str, Any]) -> TypedEvent:
+    """Return an event that those who stream see, and callback handlers as keyword arguments."""
+    return TypedEvent({**data})
+
+
+def stop_event(agent: Agent, reason: StopReason, message: Message, invocation_state: Mapping[str, Any]) -> Stop:
+    """Return the event that ends a pass."""
+    return Stop(reason, message, agent.event_loop_metrics, invocation_state.get("request_state", {}))
+
+
+def with_reason(stop: Stop, reason: StopReason) -> Stop:
+    """Return the event with another reason."""
+    return Stop(reason, *stop["stop"][1:])
+
+
+def with_state(stop: Stop, key: str, value: Any) -> Stop:
+    """Return the event with something more in the result's state: in that of this result, which agents may share."""
+    reason, message, metrics, state, *rest = stop["stop"]
+    return Stop(reason, message, metrics, {**state, key: value}, *rest)
+
+
+def interruption(interrupts: Sequence[Interrupt]) -> InterruptException:
+    """Return what a handler raises for people to be asked. Nested calls have told the agent of all interrupts."""
+    return InterruptException(interrupts[0])
+
+
+async def append_messages(agent: Agent, *messages: Message) -> None:
+    """Add messages to the conversation, and tell hooks and session managers so."""
+    await agent._append_messages(*messages)
+
+
+def why_cancelled(agent: Agent) -> str | None:
+    """Return what is said for the model where the agent was cancelled, also for after its current tools."""
+    if agent.cancel_signal.is_set() or agent._deferred_cancel:
+        return agent._cancel_message or "Cancelled by user"
+    return None
+
+
+def wants_structured_output(agent: Agent) -> bool:
+    """Return whether the invocation is to end with an instance of a Pydantic model."""
+    return any(isinstance(tool, StructuredOutputTool) for tool in agent.tool_registry.dynamic_tools.values())

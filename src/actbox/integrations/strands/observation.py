@@ -1,0 +1,79 @@
+"""What a program came to, as the blocks of a tool result: text, and its pictures."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from strands.types.tools import ToolResultContent
+
+from actbox.content.render import render
+from actbox.core.call_log import CallLog
+from actbox.core.result import ExecutionResult
+
+MOST_IMAGES: Final = 20
+"""Pictures of one result; a warning says how many there were besides."""
+
+_FORMATS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+
+_Image = tuple[str, bytes]
+
+
+def blocks_of(
+    result: ExecutionResult, program: str, calls: CallLog, warnings: Sequence[str] = ()
+) -> list[ToolResultContent]:
+    """Return one text block and an image block for each picture.
+
+    Pictures are those in the program's value, in the form that tools give them (`{"type": "image", "format": "png",
+    "base64": "…"}`) wherever they stand in it, the value's own picture (a figure's), and those among its output files.
+    """
+    found: list[_Image] = []
+    value = _without_images(result.value, found)
+    if found:
+        result = replace(result, value=value, value_text=repr(value))
+    files = [(item.media_type, item.data) for item in result.artifacts]
+    for media_type, data in [*result.value_forms.items(), *files]:
+        if media_type in _FORMATS and isinstance(data, bytes) and data:
+            found.append((_FORMATS[media_type], data))
+    if len(found) > MOST_IMAGES:
+        warnings = [*warnings, f"{len(found) - MOST_IMAGES} more pictures are not shown"]
+    result = replace(result, warnings=(*result.warnings, *warnings))
+    text = render(result, program=program, calls=calls)
+    return [{"text": text}, *_blocks(found[:MOST_IMAGES])]
+
+
+def _blocks(images: Sequence[_Image]) -> Iterator[ToolResultContent]:
+    for form, data in images:
+        block: Any = {"image": {"format": form, "source": {"bytes": data}}}
+        yield block
+
+
+def _without_images(value: Any, found: list[_Image]) -> Any:
+    """Return a value in which a few words stand for each picture, which is put into `found`."""
+    if isinstance(value, Mapping):
+        image = _image(value)
+        if image is None:
+            return {key: _without_images(item, found) for key, item in value.items()}
+        found.append(image)
+        return {"type": "image", "format": image[0], "shown": f"picture {len(found)}"}
+    if isinstance(value, list):
+        return [_without_images(item, found) for item in value]
+    return value
+
+
+def _image(value: Mapping[str, Any]) -> _Image | None:
+    form, text = value.get("format"), value.get("base64")
+    if (
+        value.get("type") != "image"
+        or not isinstance(form, str)
+        or form not in _FORMATS.values()
+        or not isinstance(text, str)
+    ):
+        return None
+    try:
+        return form, base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None

@@ -1,0 +1,219 @@
+"""The tools `python`, each call of which starts fresh, and `python_session`, whose variables last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+from strands import tool
+from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
+from strands.sandbox.errors import SandboxTimeoutError
+from strands.tools.decorator import DecoratedFunctionTool
+from strands.types.tools import ToolContext, ToolResultContent
+
+import actbox
+from actbox.content.render import MAX_CHARS, render
+from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, Unsupported
+from actbox.sync import background_loop
+
+from .background import BackgroundSession
+from .per_agent import PerAgent, sandbox_of
+from .sandbox import StrandsSandbox
+from .tool_calls import DEFAULT_SECONDS, OutputPiece, check_timeout, heeding
+
+PYTHON_DESCRIPTION: Final = (
+    "Runs a Python program in the sandbox and returns what it prints and the value of its last expression. Each call"
+    " starts fresh: nothing of it lasts but the files in the working folder. Files written to output/ are returned."
+)
+SESSION_DESCRIPTION: Final = (
+    "Runs Python code in the sandbox and returns what it prints and the value of its last expression. Variables,"
+    " imports and functions last until the next call, also after an error. With `reset` all of them are dropped first."
+)
+
+# What Converse takes of pictures, and how large and how many they may be.
+_IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+_MOST_IMAGE_BYTES = 3_750_000
+_MOST_IMAGES = 20
+
+
+def make_python(
+    *,
+    sandbox: Sandbox | None = None,
+    name: str = "python",
+    description: str = PYTHON_DESCRIPTION,
+    max_chars: int = MAX_CHARS,
+) -> DecoratedFunctionTool[..., Any]:
+    """Return a tool that runs programs in `sandbox`, or in that of the agent that calls it, each in an interpreter.
+
+    Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and in the result with the value, the error and
+    pictures; its text has at most `max_chars` characters. A program that fails is a result with status `error`.
+    """
+
+    @tool(name=name, description=description, context="tool_context")
+    async def run_python(
+        code: str, tool_context: ToolContext, timeout: float = DEFAULT_SECONDS
+    ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
+        """Run a Python program.
+
+        Args:
+            code: The source of the program.
+            tool_context: Given by the framework.
+            timeout: Seconds that it may take.
+        """
+        check_timeout(timeout)
+        active = sandbox_of(sandbox, tool_context)
+        if isinstance(active, StrandsSandbox):
+            events = active.events_of_code(code, timeout=timeout)
+        else:
+            events = _events_elsewhere(active, code, timeout)
+        async with aclosing(_told(heeding(tool_context, events), code, max_chars)) as items:
+            async for item in items:
+                yield item
+
+    return run_python
+
+
+def make_python_session(
+    *,
+    sandbox: StrandsSandbox | None = None,
+    name: str = "python_session",
+    description: str = SESSION_DESCRIPTION,
+    max_chars: int = MAX_CHARS,
+) -> DecoratedFunctionTool[..., Any]:
+    """Return a tool that runs code in a session of `sandbox`, or of that of the agent that calls it.
+
+    There is one session for each agent, conversation and sandbox; it ends with the sandbox, or with the agent. Calls of
+    one agent run one after the other. The results are those of `python`. Where a run ends its session, as when it uses
+    up the memory, the result says so, and the next call begins another.
+    """
+    sessions: PerAgent[_Kept] = PerAgent(_Kept)
+
+    @tool(name=name, description=description, context="tool_context")
+    async def run_in_session(
+        code: str, tool_context: ToolContext, reset: bool = False, timeout: float = DEFAULT_SECONDS
+    ) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
+        """Run Python code in the session.
+
+        Args:
+            code: The code; it may be empty to do nothing but reset.
+            tool_context: Given by the framework.
+            reset: Whether to drop all variables before.
+            timeout: Seconds that it may take.
+        """
+        check_timeout(timeout)
+        active = sandbox_of(sandbox, tool_context)
+        if not isinstance(active, StrandsSandbox):
+            raise Unsupported(
+                f"{name} needs a sandbox that keeps sessions, such as Agent(sandbox=StrandsSandbox()); the agent's is"
+                f" a {type(active).__name__}"
+            )
+        kept = sessions.of(tool_context, active)
+        if reset or not kept.session.alive:
+            sessions.forget(tool_context, active)
+            await active.close_session(kept.session)
+            kept = sessions.of(tool_context, active)
+            if not code.strip():
+                yield {"status": "success", "content": [{"text": "The session begins anew."}]}
+                return
+        kept.end_with(tool_context.agent)
+        events = kept.session.stream(code, tools=active.code_tools, timeout=timeout)
+        async with aclosing(_told(heeding(tool_context, events), code, max_chars)) as items:
+            async for item in items:
+                yield item
+
+    return run_in_session
+
+
+class _Kept:
+    """The session of one caller."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, StrandsSandbox)
+        self.session = sandbox.session()
+        self._sandbox = sandbox
+        self._ends: weakref.finalize[..., Any] | None = None
+
+    def end_with(self, agent: Any) -> None:
+        """Have it end when nobody has the agent any more."""
+        if self._ends is None:
+            self._ends = weakref.finalize(agent, _close_later, weakref.ref(self._sandbox), self.session)
+            self._ends.atexit = False
+
+
+def _close_later(found: weakref.ref[StrandsSandbox], session: BackgroundSession) -> None:
+    async def close(sandbox: StrandsSandbox) -> None:
+        with contextlib.suppress(ActboxError):  # the sandbox has been stopped meanwhile
+            await sandbox.close_session(session)
+
+    sandbox = found()
+    if sandbox is not None:
+        asyncio.run_coroutine_threadsafe(close(sandbox), background_loop())
+
+
+# From events to a tool's result
+
+
+async def _told(
+    events: AsyncGenerator[actbox.Event, Any], code: str, max_chars: int
+) -> AsyncGenerator[OutputPiece | dict[str, Any]]:
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, actbox.Output):
+                yield OutputPiece(stream=event.stream, text=event.text)
+            elif isinstance(event, actbox.Completed):
+                yield result_of(event.result, code, max_chars)
+
+
+def result_of(result: actbox.ExecutionResult, code: str, max_chars: int = MAX_CHARS) -> dict[str, Any]:
+    """Return a result as a tool of Strands gives it: text, and pictures as pictures."""
+    text = render(result, program=code, max_chars=max_chars)
+    if result.state_kept is False:
+        text += "\n\nThe variables are lost; the next call begins anew."
+    content: list[ToolResultContent] = [{"text": text}, *_images(result)]
+    return {"status": "success" if result.success else "error", "content": content}
+
+
+def _images(result: actbox.ExecutionResult) -> list[ToolResultContent]:
+    forms = [(kind, form) for kind, form in result.value_forms.items() if isinstance(form, bytes)]
+    forms += [(artifact.media_type, artifact.data) for artifact in result.artifacts]
+    fit = [(kind, data) for kind, data in forms if kind in _IMAGE_FORMATS and 0 < len(data) <= _MOST_IMAGE_BYTES]
+    return [
+        {"image": {"format": _IMAGE_FORMATS[kind], "source": {"bytes": data}}}  # type: ignore[typeddict-item]
+        for kind, data in fit[:_MOST_IMAGES]
+    ]
+
+
+async def _events_elsewhere(sandbox: Sandbox, code: str, timeout: float) -> AsyncGenerator[actbox.Event]:
+    """Run a program in a sandbox that is none of ours, and yield events as ours do."""
+    try:
+        async with aclosing(sandbox.execute_code_streaming(code, "python3", timeout=timeout)) as items:
+            async for item in items:
+                if isinstance(item, StreamChunk):
+                    yield actbox.Output(item.stream_type, item.data)
+                elif isinstance(item, ExecutionResult):
+                    yield actbox.Completed(_ours(item))
+    except SandboxTimeoutError as error:
+        why = ErrorInfo(kind=ErrorKind.TIMEOUT, message=str(error))
+        yield actbox.Completed(
+            actbox.ExecutionResult(stdout=error.stdout, stderr=error.stderr, exit_code=124, error=why)
+        )
+
+
+def _ours(result: ExecutionResult) -> actbox.ExecutionResult:
+    error = None
+    if result.exit_code:
+        error = ErrorInfo(kind=ErrorKind.EXIT, message=f"the program ended with exit code {result.exit_code}")
+    files = tuple(actbox.Artifact(file.name, file.content, file.mime_type) for file in result.output_files)
+    return actbox.ExecutionResult(
+        stdout=result.stdout, stderr=result.stderr, exit_code=result.exit_code, error=error, artifacts=files
+    )
+
+
+python = make_python()
+"""The tool with its defaults, in the sandbox of whichever agent calls it."""
+python_session = make_python_session()
+"""The tool with its defaults, in the sandbox of whichever agent calls it."""

@@ -1,0 +1,402 @@
+"""A program waits in its sandbox while a person answers an interrupt, and nothing that it has done is done again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+
+from strands import Agent, ToolContext, tool
+from strands.hooks import BeforeToolCallEvent
+from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
+from strands.session.file_session_manager import FileSessionManager
+from strands.tools.executors import SequentialToolExecutor
+
+from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller, programmatic_tool_caller
+from actbox.integrations.strands.nested import nested_id
+from actbox.integrations.strands.paused import paused_runs
+from tests.conftest import engine_check
+from tests.integrations.strands_programs import CALLER, agent_with, answers, run, status_of, text_of
+from tests.integrations.strands_scripted import ScriptedModel
+
+
+@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
+    found = engine_check(request.param)
+    if not found.works:
+        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
+    async with StrandsSandbox(request.param) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def linux() -> AsyncIterator[StrandsSandbox]:
+    engine_check("linux")
+    async with StrandsSandbox("linux") as opened:
+        yield opened
+
+
+class Desk:
+    """Tools with effects that are counted; `pay` asks a person."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+        @tool
+        def look(name: str) -> str:
+            """Look at an account."""
+            self.done.append(f"looked at {name}")
+            return f"balance of {name}"
+
+        @tool(context=True)
+        def pay(name: str, tool_context: ToolContext) -> str:
+            """Pay, if a person says yes."""
+            answer = tool_context.interrupt("approval", reason=name)
+            if answer != "yes":
+                return f"not paid {name}: {answer}"
+            self.done.append(f"paid {name}")
+            return f"paid {name}"
+
+        self.tools = [look, pay]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+PROGRAM = "print(look('a'))\nprint(pay('a'))\nprint(look('b'))"
+
+
+def test_a_program_goes_on_where_it_was_when_a_person_has_answered(sandbox: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(sandbox, PROGRAM, tools=desk.tools)
+    asked = agent("go")
+    assert asked.stop_reason == "interrupt"
+    assert [(item.name, item.reason) for item in asked.interrupts] == [("approval", "a")]
+    assert desk.done == ["looked at a"]
+    assert agent(answers(asked)).stop_reason == "end_turn"
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+    assert text_of(agent) == "[stdout]\nbalance of a\npaid a\nbalance of b"
+    assert len(agent.model.seen) == 2  # type: ignore[attr-defined]
+
+
+async def test_it_goes_on_in_an_event_loop_that_lives_on_too(sandbox: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(sandbox, PROGRAM, tools=desk.tools)
+    asked = await agent.invoke_async("go")
+    await agent.invoke_async(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_a_program_without_await_keeps_its_variables_meanwhile(linux: StrandsSandbox, desk: Desk) -> None:
+    program = "kept = [number for number in range(3)]\npay('a')\nkept.append(3)\nkept"
+    agent = agent_with(linux, program, tools=desk.tools)
+    agent(answers(agent("go")))
+    assert text_of(agent) == "[value]\n[0, 1, 2, 3]"
+
+
+def test_a_refusal_is_what_the_tool_makes_of_it(linux: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    agent(answers(agent("go"), "no"))
+    assert "not paid a: no" in text_of(agent)
+    assert desk.done == ["looked at a", "looked at b"]
+
+
+def test_a_second_interrupt_after_the_first_is_another_question(sandbox: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(sandbox, "print(pay('a'), pay('a'), pay('c'))", tools=desk.tools)
+    result, asked = agent("go"), []
+    while result.stop_reason == "interrupt":
+        asked += [item.id for item in result.interrupts]
+        result = agent(answers(result))
+    assert len(set(asked)) == len(asked) == 3
+    assert desk.done == ["paid a", "paid a", "paid c"]
+    assert text_of(agent) == "[stdout]\npaid a paid a paid c"
+
+
+GATHER = "import asyncio\nprint(await asyncio.gather(pay('a'), look('x'), pay('b'), pay('c')))"
+
+
+def test_several_calls_at_once_are_asked_about_and_only_those_that_were_answered_go_on(
+    sandbox: StrandsSandbox, desk: Desk
+) -> None:
+    agent = agent_with(sandbox, GATHER, tools=desk.tools)
+    result = agent("go")
+    asked: dict[str, str] = {}
+    while result.stop_reason == "interrupt":
+        first = result.interrupts[0]
+        assert asked.setdefault(first.id, str(first.reason)) == first.reason
+        # One of them is answered; the others are asked about again, under the ids that they had.
+        result = agent([{"interruptResponse": {"interruptId": first.id, "response": "yes"}}])
+    assert sorted(asked.values()) == ["a", "b", "c"]
+    assert sorted(desk.done) == ["looked at x", "paid a", "paid b", "paid c"]
+    assert text_of(agent) == "[stdout]\n['paid a', 'balance of x', 'paid b', 'paid c']"
+
+
+def test_answers_to_several_at_once_reach_those_that_they_are_for(linux: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(linux, GATHER, tools=desk.tools)
+    result = agent("go")
+    while result.stop_reason == "interrupt":
+        result = agent(answers(result, b="no"))
+    assert "['paid a', 'balance of x', 'not paid b: no', 'paid c']" in text_of(agent)
+
+
+def test_tools_that_run_one_by_one_ask_one_by_one(linux: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(linux, GATHER, tools=desk.tools, tool_executor=SequentialToolExecutor())
+    result, rounds = agent("go"), 0
+    while result.stop_reason == "interrupt":
+        rounds += 1
+        assert len(result.interrupts) == 1
+        result = agent(answers(result))
+    assert rounds == 3
+    assert sorted(desk.done) == ["looked at x", "paid a", "paid b", "paid c"]
+
+
+def test_a_hook_that_interrupts_pauses_the_program_before_the_tool(sandbox: StrandsSandbox, desk: Desk) -> None:
+    def approve(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == "look" and event.interrupt("hook", reason=event.tool_use["input"]) != "yes":
+            event.cancel_tool = "a person has refused"
+
+    agent = agent_with(sandbox, "print(look('a'))\nprint(look('b'))", tools=desk.tools)
+    agent.add_hook(approve, BeforeToolCallEvent)
+    asked = agent("go")
+    assert (asked.interrupts[0].reason, desk.done) == ({"name": "a"}, [])
+    asked = agent(answers(asked))
+    assert (asked.interrupts[0].reason, desk.done) == ({"name": "b"}, ["looked at a"])
+    agent(answers(asked, "no"))
+    assert desk.done == ["looked at a"]
+    assert "a person has refused" in text_of(agent)
+
+
+def test_middleware_that_interrupts_pauses_the_program_too(linux: StrandsSandbox, desk: Desk) -> None:
+    def gate(context: ExecuteToolContext) -> ExecuteToolContext:
+        if context.tool_use["name"] == "look":
+            context.interrupt("gate")
+        return context
+
+    agent = agent_with(linux, "print(look('a'))", tools=desk.tools)
+    agent.add_middleware(ExecuteToolStage.Input, gate)
+    agent(answers(agent("go")))
+    assert desk.done == ["looked at a"]
+
+
+def test_a_hook_about_the_caller_itself_asks_before_anything_runs(linux: StrandsSandbox, desk: Desk) -> None:
+    def approve(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == CALLER:
+            event.interrupt("program", reason=event.tool_use["input"]["code"])
+
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    agent.add_hook(approve, BeforeToolCallEvent)
+    asked = agent("go")
+    assert (asked.interrupts[0].reason, desk.done) == (PROGRAM, [])
+    asked = agent(answers(asked))
+    assert (asked.interrupts[0].reason, desk.done) == ("a", ["looked at a"])
+    agent(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_an_agent_that_a_program_asks_may_ask_a_person(linux: StrandsSandbox, desk: Desk) -> None:
+    inner = Agent(model=ScriptedModel([("pay", {"name": "a"})], "paid it"), tools=desk.tools, callback_handler=None)
+    agent = agent_with(linux, "print(ask(input='pay'))", tools=[inner.as_tool(name="ask", description="Ask.")])
+    asked = agent("go")
+    assert asked.stop_reason == "interrupt"
+    assert agent(answers(asked)).stop_reason == "end_turn"
+    assert desk.done == ["paid a"]
+    assert "paid it" in text_of(agent)
+
+
+def test_the_clock_stands_still_while_a_person_thinks(sandbox: StrandsSandbox, desk: Desk) -> None:
+    caller = make_programmatic_tool_caller(timeout=1.5)
+    agent = agent_with(sandbox, PROGRAM, tools=desk.tools, caller=caller)
+    asked = agent("go")
+    assert not threading.Event().wait(2)
+    agent(answers(asked))
+    assert status_of(agent) == ["success"]
+
+
+def test_two_calls_of_one_turn_wait_each_for_its_own_answer(linux: StrandsSandbox, desk: Desk) -> None:
+    turn = [(CALLER, {"code": "print(look('x'), pay('a'))"}), (CALLER, {"code": "print(look('y'), pay('b'))"})]
+    agent = agent_with(linux, tools=desk.tools)
+    agent.model = ScriptedModel(turn, "done")
+    result = agent("go")
+    assert sorted(str(item.reason) for item in result.interrupts) == ["a", "b"]
+    while result.stop_reason == "interrupt":
+        result = agent(answers(result, b="no"))
+    assert text_of(agent) == "[stdout]\nbalance of x paid a\n[stdout]\nbalance of y not paid b: no"
+    assert sorted(desk.done) == ["looked at x", "looked at y", "paid a"]
+
+
+async def test_two_agents_that_wait_at_once_go_on_with_their_own(linux: StrandsSandbox) -> None:
+    desks = [Desk(), Desk()]
+    agents = [agent_with(linux, PROGRAM, tools=one.tools) for one in desks]
+    asked = await asyncio.gather(*(agent.invoke_async("go") for agent in agents))
+    await agents[1].invoke_async(answers(asked[1]))
+    assert [one.done for one in desks] == [["looked at a"], ["looked at a", "paid a", "looked at b"]]
+    await agents[0].invoke_async(answers(asked[0], "no"))
+    assert desks[0].done == ["looked at a", "looked at b"]
+
+
+def test_a_program_that_does_not_wait_for_the_answer_ends_without_it(linux: StrandsSandbox, desk: Desk) -> None:
+    program = "import asyncio\nasking = asyncio.create_task(pay('a'))\nawait asyncio.sleep(0)\nprint(await look('x'))"
+    agent = agent_with(linux, program, tools=desk.tools)
+    assert agent("go").stop_reason == "end_turn"
+    assert desk.done == ["looked at x"]
+    assert run(linux, "1", tools=desk.tools) == "[value]\n1"
+
+
+def test_nobody_can_be_asked_in_a_direct_call(linux: StrandsSandbox, desk: Desk) -> None:
+    agent = Agent(
+        model=ScriptedModel("hi"), tools=[*desk.tools, programmatic_tool_caller], sandbox=linux, callback_handler=None
+    )
+    result = agent.tool.programmatic_tool_caller(code="print(look('a'))\npay('a')")
+    assert result["status"] == "error"
+    assert "nobody can be asked here" in result["content"][0]["text"]
+    assert desk.done == ["looked at a"]
+    assert agent("hello").stop_reason == "end_turn"
+
+
+# The run is gone
+
+
+def gone(agent: Agent, desk: Desk) -> None:
+    """Check that the model is told that the run is gone, and what it had done; and that nothing ran again."""
+    assert desk.done == ["looked at a"]
+    assert status_of(agent) == ["error"]
+    text = text_of(agent)
+    assert "[error CANCELLED" in text
+    assert '1. look({"name": "a"}) → returned' in text
+    assert "nothing ran, and no tool was called" not in text
+
+
+def test_where_the_process_has_ended_the_result_says_so_and_nothing_is_run_again(
+    linux: StrandsSandbox, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agent_of(*turns: Any) -> Agent:
+        return Agent(
+            model=ScriptedModel(*turns),
+            tools=[*desk.tools, programmatic_tool_caller],
+            sandbox=linux,
+            session_manager=FileSessionManager("talk", storage_dir=str(tmp_path)),
+            callback_handler=None,
+        )
+
+    asked = agent_of([(CALLER, {"code": PROGRAM})])("go")
+    assert asked.stop_reason == "interrupt"
+    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())  # what another process has of them
+    later = agent_of("done")
+    assert later(answers(asked)).stop_reason == "end_turn"
+    gone(later, desk)
+    assert "what it had done before stays done, and nothing was run again" in text_of(later)
+
+
+def test_an_agent_that_is_made_anew_in_the_same_process_goes_on(
+    linux: StrandsSandbox, desk: Desk, tmp_path: Path
+) -> None:
+    def agent_of(*turns: Any) -> Agent:
+        return Agent(
+            model=ScriptedModel(*turns),
+            tools=[*desk.tools, programmatic_tool_caller],
+            sandbox=linux,
+            session_manager=FileSessionManager("talk", storage_dir=str(tmp_path)),
+            callback_handler=None,
+        )
+
+    asked = agent_of([(CALLER, {"code": PROGRAM})])("go")
+    later = agent_of("done")
+    later(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_a_run_that_waited_too_long_is_gone(linux: StrandsSandbox, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
+    agent = agent_with(linux, PROGRAM, tools=desk.tools, caller=make_programmatic_tool_caller(paused_timeout=0.01))
+    asked = agent("go")
+    while paused_runs._runs:
+        threading.Event().wait(0.01)
+    agent(answers(asked))
+    gone(agent, desk)
+
+
+async def test_a_run_whose_sandbox_was_stopped_is_gone(linux: StrandsSandbox, desk: Desk) -> None:
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    asked = await agent.invoke_async("go")
+    await linux.stop()
+    await agent.invoke_async(answers(asked))
+    gone(agent, desk)
+    assert "stopped" in text_of(agent)
+
+
+def test_of_too_many_that_wait_the_oldest_is_gone(
+    linux: StrandsSandbox, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
+    monkeypatch.setattr(paused_runs, "_most", 1)
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    other_desk = Desk()
+    other = agent_with(linux, PROGRAM, tools=other_desk.tools)
+    asked, other_asked = agent("go"), other("go")
+    agent(answers(asked))
+    gone(agent, desk)
+    other(answers(other_asked))
+    assert other_desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_another_program_does_not_get_the_answer(linux: StrandsSandbox, desk: Desk) -> None:
+    def change(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == CALLER and desk.done:
+            event.tool_use = {**event.tool_use, "input": {"code": "pay('mallory')"}}
+
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    agent.add_hook(change, BeforeToolCallEvent)
+    agent(answers(agent("go")))
+    gone(agent, desk)
+    assert "another program than the one that waited" in text_of(agent)
+
+
+def test_what_is_wrong_by_now_with_the_call_does_not_keep_its_run_from_going_on(
+    linux: StrandsSandbox, desk: Desk
+) -> None:
+    caller = make_programmatic_tool_caller(allowed_tools=["look", "pay", "extra"])
+
+    @tool
+    def extra() -> None:
+        """Be removed meanwhile."""
+
+    agent = agent_with(linux, PROGRAM, tools=[*desk.tools, extra], caller=caller)
+    asked = agent("go")
+    del agent.tool_registry.registry["extra"]
+    agent(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_cancelling_after_the_answer_ends_the_program(linux: StrandsSandbox, desk: Desk) -> None:
+    @tool(context=True)
+    async def hang(tool_context: ToolContext) -> None:
+        """Cancel the agent and never return."""
+        tool_context.agent.cancel()
+        await asyncio.Event().wait()
+
+    agent = agent_with(linux, "print(pay('a'), flush=True)\nhang()\nlook('b')", tools=[*desk.tools, hang])
+    assert agent(answers(agent("go"))).stop_reason == "cancelled"
+    assert desk.done == ["paid a"]
+    assert text_of(agent).startswith("[stdout]\npaid a")
+
+
+# Ids
+
+
+def test_ids_of_nested_calls_are_the_same_for_the_same_call_and_no_others() -> None:
+    first = nested_id("outer", 1, "pay", {"a": 1, "b": 2})
+    assert first == nested_id("outer", 1, "pay", {"b": 2, "a": 1})
+    others = [
+        ("outer", 2, "pay", {"a": 1, "b": 2}),
+        ("outer", 1, "pay", {"a": 1}),
+        ("outer", 1, "look", {"a": 1, "b": 2}),
+    ]
+    assert first not in [nested_id(*other) for other in others]
+    assert nested_id("outer", 1, "pay", {"raw": b"\xff"}).startswith("outer-1-")

@@ -1,0 +1,180 @@
+"""A person decides about a call that a program of an agent in CodeAct makes; the program waits in its sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+
+from strands import Agent, ToolContext, tool
+from strands.hooks import BeforeToolCallEvent, BeforeToolsEvent
+from strands.session import FileSessionManager
+
+from actbox.integrations.strands import StrandsSandbox
+from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.plugin import CodeActPlugin
+from tests.conftest import engine_check
+from tests.integrations.strands_acting import acting, block, observations, roles, seen
+from tests.integrations.strands_programs import answers
+from tests.integrations.strands_scripted import ScriptedModel
+
+
+@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
+    """A sandbox of each engine that the main stories are told on."""
+    found = engine_check(request.param)
+    if not found.works:
+        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
+    async with StrandsSandbox(request.param) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def linux() -> AsyncIterator[StrandsSandbox]:
+    engine_check("linux")
+    async with StrandsSandbox("linux") as opened:
+        yield opened
+
+
+PAID: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_paid() -> None:
+    PAID.clear()
+
+
+@tool(context=True)
+def pay(order: str, tool_context: ToolContext) -> str:
+    """Pay an order, if somebody agrees."""
+    said = tool_context.interrupt("agree", reason=order)
+    if said == "yes":
+        PAID.append(order)
+    return f"{order}: {said}"
+
+
+@tool
+def note(text: str) -> str:
+    """Note something."""
+    PAID.append(f"noted {text}")
+    return text
+
+
+async def test_the_program_goes_on_where_it_waited(sandbox: StrandsSandbox) -> None:
+    program = "kept = 41\nnote('first')\nprint(pay('A-17'))\nkept += 1"
+    agent = acting(sandbox, block(program), block("final_answer(kept)"), tools=[pay, note])
+    asked = await agent.invoke_async("go")
+    assert asked.stop_reason == "interrupt"
+    assert [item.reason for item in asked.interrupts or ()] == ["A-17"]
+    assert roles(agent) == ["user", "assistant"]
+    result = await agent.invoke_async(answers(asked))
+    assert PAID == ["noted first", "A-17"]
+    assert observations(agent)[0] == "[stdout]\nA-17: yes"
+    assert result.state["codeact"] == {"stopped": "final_answer", "answer": 42, "turns": 2, "programs": 2}
+    assert roles(agent) == ["user", "assistant"] * 3
+
+
+def test_the_answer_may_come_in_another_event_loop(linux: StrandsSandbox) -> None:
+    agent = acting(linux, block("print(pay('A-17'))"), "done", tools=[pay])
+    asked = agent("go")
+    assert agent(answers(asked, "no")).state["codeact"]["answer"] == "done"
+    assert observations(agent) == ["[stdout]\nA-17: no"]
+    assert PAID == []
+
+
+async def test_calls_at_once_are_asked_about_together_and_only_once(linux: StrandsSandbox) -> None:
+    program = "import asyncio\nprint(await asyncio.gather(pay('a'), pay('b'), note('c')))"
+    agent = acting(linux, block(program), "done", tools=[pay, note])
+    asked = await agent.invoke_async("go")
+    assert sorted(str(item.reason) for item in asked.interrupts or ()) == ["a", "b"]
+    await agent.invoke_async(answers(asked, a="yes", b="no"))
+    assert observations(agent) == ["[stdout]\n['a: yes', 'b: no', 'c']"]
+    assert PAID == ["noted c", "a"]
+
+
+async def test_several_questions_come_one_after_the_other(linux: StrandsSandbox) -> None:
+    agent = acting(linux, block("print(pay('a'))\nprint(pay('b'))"), block("print(pay('c'))"), "done", tools=[pay])
+    asked = await agent.invoke_async("go")
+    for expected in ("a", "b", "c"):
+        assert [item.reason for item in asked.interrupts or ()] == [expected]
+        asked = await agent.invoke_async(answers(asked))
+    assert asked.stop_reason == "end_turn"
+    assert PAID == ["a", "b", "c"]
+    assert len(seen(agent)) == 3
+
+
+async def test_a_hook_may_ask_about_a_call(linux: StrandsSandbox) -> None:
+    def asks(event: BeforeToolCallEvent) -> None:
+        if event.interrupt("may it", reason=event.tool_use["name"]) != "yes":
+            event.cancel_tool = "somebody said no"
+
+    agent = acting(linux, block("note('x')"), "done", tools=[note])
+    agent.add_hook(asks, BeforeToolCallEvent)
+    asked = await agent.invoke_async("go")
+    assert [item.reason for item in asked.interrupts or ()] == ["note"]
+    await agent.invoke_async(answers(asked, "no"))
+    assert "ToolError: somebody said no" in observations(agent)[0]
+    assert PAID == []
+
+
+async def test_variables_stay_while_somebody_is_asked_about_something_else(linux: StrandsSandbox) -> None:
+    def asks(event: BeforeToolsEvent) -> None:
+        event.interrupt("may it")
+
+    agent = acting(linux, block("kept = 1"), [("note", {"text": "x"})], block("final_answer(kept + 1)"), tools=[note])
+    agent.add_hook(asks, BeforeToolsEvent)
+    asked = await agent.invoke_async("go")
+    assert asked.stop_reason == "interrupt"
+    result = await agent.invoke_async(answers(asked))
+    assert result.state["codeact"]["answer"] == 2
+    assert PAID == []
+
+
+async def test_a_question_about_calls_of_the_last_turn_leaves_it_the_last(linux: StrandsSandbox) -> None:
+    def asks(event: BeforeToolsEvent) -> None:
+        event.interrupt("may it")
+
+    agent = acting(linux, [("note", {"text": "x"})], tools=[note], max_turns=1)
+    agent.add_hook(asks, BeforeToolsEvent)
+    result = await agent.invoke_async(answers(await agent.invoke_async("go")))
+    assert (result.stop_reason, result.state["codeact"]["stopped"]) == ("limit_turns", "max_turns")
+    assert PAID == []
+
+
+async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSandbox) -> None:
+    agent = acting(linux, block("note('once')\npay('A-17')"), "I see.", tools=[pay, note])
+    asked = await agent.invoke_async("go")
+    run, pause = [*paused_runs._runs.values()][-1]
+    paused_runs._expire(run.token, pause)
+    result = await agent.invoke_async(answers(asked))
+    assert str(result) == "I see.\n"
+    (observed,) = observations(agent)
+    assert "nothing was run again" in observed
+    assert 'note({"text": "once"}) → returned' in observed
+    assert PAID == ["noted once"]
+
+
+def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_is_gone(
+    linux: StrandsSandbox, tmp_path: Path
+) -> None:
+    def made(*turns: Any) -> Agent:
+        return Agent(
+            model=ScriptedModel(*turns),
+            tools=[pay, note],
+            plugins=[CodeActPlugin(linux)],
+            session_manager=FileSessionManager(session_id="s", storage_dir=str(tmp_path)),
+            callback_handler=None,
+        )
+
+    asked = made(block("note('once')\npay('A-17')"))("go")
+    for run, pause in list(paused_runs._runs.values()):  # as where the process was another
+        paused_runs._expire(run.token, pause)
+    back = made("I see.")
+    assert str(back(answers(asked))) == "I see.\n"
+    assert 'note({"text": "once"}) → returned' in observations(back)[0]
+    assert PAID == ["noted once"]

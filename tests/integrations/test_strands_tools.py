@@ -1,0 +1,256 @@
+"""The tools of an agent that share its sandbox: `python`, `python_session`, `file_read` and `file_editor`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+
+import pytest_asyncio
+from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
+
+from actbox import Limits, Policy
+from actbox.integrations.strands import (
+    StrandsSandbox,
+    file_editor,
+    file_read,
+    file_write,
+    make_file_read,
+    make_python,
+    make_python_session,
+    python,
+    python_session,
+    shell,
+)
+from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on, statuses
+
+ALL = (shell, python, python_session, file_read, file_write, file_editor)
+
+
+@pytest_asyncio.fixture(params=ENGINES)
+async def box(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
+    async with sandbox_on(request.param) as sandbox:
+        yield sandbox
+
+
+async def asked(sandbox: Any, *calls: tuple[str, dict[str, Any]], tools: Any = ALL) -> list[str]:
+    """Return what the tools of an agent have answered to one call after the other."""
+    agent = agent_of(*calls, tools=tools, sandbox=sandbox)
+    await agent.invoke_async("go")
+    return answers(agent)
+
+
+# The sandbox that they share
+
+
+async def test_all_tools_of_an_agent_share_its_sandbox(box: StrandsSandbox) -> None:
+    said = await asked(
+        box,
+        ("shell", {"command": "seq 3 > numbers.txt"}),
+        ("python", {"code": "sum(int(line) for line in open('numbers.txt'))"}),
+        ("file_editor", {"command": "str_replace", "path": "/workspace/numbers.txt", "old_str": "3", "new_str": "30"}),
+        ("python_session", {"code": "numbers = [int(line) for line in open('numbers.txt')]"}),
+        ("python_session", {"code": "sum(numbers)"}),
+        ("file_write", {"path": "more/text", "content": "Grüße\n"}),
+        ("shell", {"command": "cat more/text"}),
+        ("file_read", {"path": "numbers.txt"}),
+    )
+    assert said[1] == "[value]\n6"
+    assert "30" in said[2]
+    assert said[4] == "[value]\n33"
+    assert said[5] == "more/text has been written: 8 bytes"
+    assert '"output": "Grüße\\n"' in said[6]
+    assert said[7] == "1\n2\n30\n"
+
+
+async def test_tools_ask_for_the_sandbox_at_each_call() -> None:
+    async with sandbox_on("linux") as one, sandbox_on("linux") as other:
+        await one.write_file("f", b"one")
+        await other.write_file("f", b"other")
+        for sandbox, content in ((one, "one"), (other, "other")):
+            assert await asked(sandbox, ("file_read", {"path": "f"})) == [content]
+        bound = make_file_read(sandbox=one)
+        assert await asked(other, ("file_read", {"path": "f"}), tools=[bound]) == ["one"]
+
+
+async def test_cancelling_an_agent_ends_what_its_tool_runs() -> None:
+    async with sandbox_on("linux") as box:
+        for tool, arguments in (
+            ("shell", {"command": "echo on; exec sleep 600"}),
+            ("python", {"code": "print('on', flush=True)\nwhile True: pass"}),
+            ("python_session", {"code": "import time\nprint('on', flush=True)\nwhile True: time.sleep(1)"}),
+        ):
+            agent = agent_of((tool, arguments), tools=ALL, sandbox=box)
+            stopped = None
+            async for event in agent.stream_async("go"):
+                if "tool_stream_event" in event:
+                    agent.cancel()
+                stopped = event.get("result", stopped)
+            assert stopped is not None
+            assert stopped.stop_reason == "cancelled"
+
+
+# Python
+
+
+async def test_each_program_of_python_starts_fresh_and_shows_its_value(box: StrandsSandbox) -> None:
+    agent = agent_of(
+        ("python", {"code": "kept = 1\nprint('out')\nkept + 1"}),
+        ("python", {"code": "kept"}),
+        ("python", {"code": "import asyncio\nawait asyncio.sleep(0, 'awaited')"}),
+        tools=[python],
+        sandbox=box,
+    )
+    await agent.invoke_async("go")
+    said = answers(agent)
+    assert said[0] == "[stdout]\nout\n\n[value]\n2"
+    assert "NameError: name 'kept' is not defined" in said[1]
+    assert said[2] == "[value]\n'awaited'"
+    assert statuses(agent) == ["success", "error", "success"]
+
+
+async def test_python_calls_the_sandboxs_tools_and_streams() -> None:
+    async def shout(text: str) -> str:
+        """Return it louder."""
+        await asyncio.sleep(0)
+        return text.upper()
+
+    async with sandbox_on("linux", code_tools=[shout]) as box:
+        for tool in ("python", "python_session"):
+            agent = agent_of((tool, {"code": "print(shout('a'))\nshout('b')"}), tools=ALL, sandbox=box)
+            seen = [
+                event["tool_stream_event"]["data"]
+                async for event in agent.stream_async("go")
+                if "tool_stream_event" in event
+            ]
+            assert seen[0] == {"stream": "stdout", "text": "A\n"}
+            assert answers(agent) == ["[stdout]\nA\n\n[value]\n'B'"]
+
+
+async def test_pictures_stay_pictures() -> None:
+    async with sandbox_on("linux") as box:
+        agent = agent_of(
+            ("python", {"code": "open('/output/a.png', 'wb').write(b'\\x89PNG'); None"}), tools=[python], sandbox=box
+        )
+        await agent.invoke_async("go")
+        (result,) = [
+            block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
+        ]
+        assert result["content"][1] == {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+
+
+async def test_what_a_model_reads_of_a_program_is_bounded() -> None:
+    async with sandbox_on("linux") as box:
+        (said,) = await asked(box, ("python", {"code": "print('x' * 5_000_000)"}), tools=[make_python(max_chars=2_000)])
+        assert len(said) <= 2_000
+        assert "characters left out" in said
+
+
+async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
+    agent = agent_of(
+        ("python", {"code": "print(6 * 7)"}),
+        ("python", {"code": "print('before', flush=True)\n1 / 0"}),
+        ("python", {"code": "print('on', flush=True)\nimport time\ntime.sleep(60)", "timeout": 0.5}),
+        ("python_session", {"code": "1"}),
+        tools=[python, python_session],
+        sandbox=NotASandboxLocalEnvironment(),
+    )
+    await agent.invoke_async("go")
+    said = answers(agent)
+    assert said[0] == "[stdout]\n42"
+    assert "ZeroDivisionError" in said[1]
+    assert "timed out" in said[2]
+    assert "needs a sandbox that keeps sessions" in said[3]
+    assert statuses(agent) == ["success", "error", "error", "error"]
+
+
+# Sessions
+
+
+async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset(box: StrandsSandbox) -> None:
+    said = await asked(
+        box,
+        ("python_session", {"code": "total = 1"}),
+        ("python_session", {"code": "total += 1\n1 / 0"}),
+        ("python_session", {"code": "total"}),
+        ("python_session", {"code": "'total' in globals()", "reset": True}),
+        ("python_session", {"code": " ", "reset": True}),
+    )
+    assert "ZeroDivisionError" in said[1]
+    assert said[2:] == ["[value]\n2", "[value]\nFalse", "The session begins anew."]
+
+
+async def test_there_is_one_session_for_each_agent_and_sandbox() -> None:
+    async with sandbox_on("linux") as one, sandbox_on("linux") as other:
+        turns = [("python_session", {"code": "mine = 1"}), "ok", ("python_session", {"code": "mine"})]
+        agent = agent_of(*turns, tools=ALL, sandbox=one)
+        await agent.invoke_async("go")
+        look = ("python_session", {"code": "'mine' in globals()"})
+        for sandbox in (one, other):
+            assert await asked(sandbox, look) == ["[value]\nFalse"]
+        await agent.invoke_async("go on")
+        assert answers(agent)[1] == "[value]\n1"
+
+
+def test_a_session_lasts_from_one_call_of_the_agent_to_the_next() -> None:
+    box = sandbox_on("linux")
+    agent = agent_of(
+        ("python_session", {"code": "kept = 1"}), "ok", ("python_session", {"code": "kept + 1"}), tools=ALL, sandbox=box
+    )
+    agent("one event loop")
+    agent("and another")
+    assert answers(agent)[1] == "[value]\n2"
+    asyncio.run(box.stop())
+
+
+async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begins_another() -> None:
+    policy = Policy(limits=Limits(memory_mib=128))
+    async with sandbox_on("linux", policy=policy) as box:
+        said = await asked(
+            box,
+            ("python_session", {"code": "kept = 1"}),
+            ("python_session", {"code": "import os\nos._exit(3)"}),
+            ("python_session", {"code": "'kept' in globals()"}),
+        )
+        assert said[1].endswith("The variables are lost; the next call begins anew.")
+        assert said[2] == "[value]\nFalse"
+
+
+async def test_the_session_of_an_agent_that_nobody_has_any_more_ends() -> None:
+    async with sandbox_on("linux") as box:
+        own = make_python_session()
+        agent = agent_of(("python_session", {"code": "kept = 1"}), tools=[own], sandbox=box)
+        await agent.invoke_async("go")
+        assert len(box._sessions) == 1
+        del agent
+        while box._sessions:
+            gc.collect()
+            await asyncio.sleep(0.01)
+
+
+# Files
+
+
+async def test_a_file_is_read_from_one_line_to_another_and_bounded() -> None:
+    async with sandbox_on("linux") as box:
+        await box.write_text("lines", "\n".join(map(str, range(1, 10_001))))
+        await box.write_file("bytes", b"\xff\x00")
+        said = await asked(
+            box,
+            ("file_read", {"path": "lines", "first_line": 3, "last_line": 5}),
+            ("file_read", {"path": "lines", "first_line": 9_999}),
+            ("file_read", {"path": "lines"}),
+            ("file_read", {"path": "bytes"}),
+            ("file_read", {"path": "nope"}),
+            ("file_read", {"path": "lines", "first_line": 0}),
+        )
+        assert said[:2] == ["3\n4\n5", "9999\n10000"]
+        assert len(said[2]) <= 20_000
+        assert "bytes is no UTF-8 text: it has 2 bytes" in said[3]
+        assert "Path not found: nope" in said[4]
+        assert "counted from 1" in said[5]
