@@ -49,6 +49,25 @@ async def test_an_agent_makes_a_mistake_reads_the_error_and_mends_it(box: Sandbo
     assert "KeyError: 'Osloo'" in model.asked[1][-1].text
 
 
+@pytest.mark.parametrize("value", ["b'x'", "{'img': b'x'}", "[1, float('nan')]", "float('inf')"])
+async def test_an_answer_that_is_no_json_data_fails_its_program(box: Sandbox, value: str) -> None:
+    model = ScriptedModel([f"```python\nfinal_answer({value})\n```", "```python\nfinal_answer('AA==')\n```"])
+    outcome = await CodeAgent(model, box).run("?")
+    assert (outcome.answer, outcome.stopped) == ("AA==", "final_answer")
+    assert outcome.results[0].error is not None
+    assert outcome.results[0].error.kind is ErrorKind.TOOL
+    assert "the answer is a JSON value" in model.asked[1][-1].text
+
+
+async def test_an_answer_given_without_await_is_told_from_one_that_was_given(box: Sandbox) -> None:
+    turns = ["import asyncio\nawait asyncio.sleep(0)\ngiven = final_answer(1)\ndel given", "await final_answer(1)"]
+    model = ScriptedModel([f"```python\n{turn}\n```" for turn in turns])
+    outcome = await CodeAgent(model, box).run("?")
+    assert outcome.answer == 1
+    assert "write `await final_answer(…)`" in model.asked[1][-1].text
+    assert "`await final_answer(value)` in one that uses\n  `await`" in model.asked[0][0].text
+
+
 async def test_programs_may_come_as_tool_calls(box: Sandbox) -> None:
     model = ScriptedModel(
         [

@@ -40,6 +40,10 @@ def test_programs_are_described_in_their_language(language: str, name: str, answ
     assert ("ImportError" in text) == (language == "python")
 
 
+def test_python_that_awaits_is_told_to_await_the_answer_too() -> None:
+    assert "in a program, `await final_answer(value)` in one that uses `await`, or" in block_instructions(TOOLS, TRAITS)
+
+
 def test_a_declaration_cannot_end_its_fence() -> None:
     text = block_instructions(TOOLS, TRAITS)
     assert text.count("````") == 3  # one of them is the rule on longer fences

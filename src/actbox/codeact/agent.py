@@ -203,7 +203,9 @@ class CodeAgent:
                     yield RunEvent(event)
             yield CodeFinished(results[-1])
             answered = final.given and results[-1].success
-            seen = render(results[-1], program=action.code, calls=calls)
+            missed = final.missed_by(action.code) if results[-1].success else ""
+            shown = replace(results[-1], warnings=(*results[-1].warnings, missed)) if missed else results[-1]
+            seen = render(shown, program=action.code, calls=calls)
             action = loop.on_observation(seen, answered=answered, answer=final.value)
         usage = AgentUsage(
             tokens=tokens,

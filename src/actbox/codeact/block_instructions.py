@@ -18,12 +18,16 @@ from .markdown import fenced, joined
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """How programs are spoken of. `how` is how they call tools, `answer` the call of `final_answer`."""
+    """How programs are spoken of. `how` is how they call tools, `answer` the call of `final_answer`.
+
+    `awaiting` says how that call is written where it differs in programs that await.
+    """
 
     name: str
     how: str
     answer: str
     declare: Callable[[Toolset], str]
+    awaiting: str = ""
 
 
 def _in_python(toolset: Toolset) -> str:
@@ -37,7 +41,9 @@ def _in_typescript(toolset: Toolset) -> str:
 _AWAITED = f"await {FINAL_ANSWER}(value)"
 _BY_KEYWORD = "Each is called as `(call :name {:parameter value})`. As Python would declare them:"
 _LANGUAGES: Final = {
-    "python": _Language("Python", HOW_TOOLS_ARE_CALLED, f"{FINAL_ANSWER}(value)", _in_python),
+    "python": _Language(
+        "Python", HOW_TOOLS_ARE_CALLED, f"{FINAL_ANSWER}(value)", _in_python, f"`{_AWAITED}` in one that uses `await`"
+    ),
     "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
@@ -103,4 +109,8 @@ def _packages(traits: Traits) -> str:
 def _ending(toolset: Toolset, spoken: _Language) -> str:
     if FINAL_ANSWER not in toolset.names:
         return "When you know the answer, answer in plain words without a program."
-    return f"When you know the answer, call {spoken.answer} in a program, or answer in plain words without a program."
+    awaiting = f", {spoken.awaiting}" if spoken.awaiting else ""
+    return (
+        f"When you know the answer, call {spoken.answer} in a program{awaiting}, or answer in plain words without a"
+        " program."
+    )

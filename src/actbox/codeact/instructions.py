@@ -19,7 +19,8 @@ call {execute_code}. You then see what it printed, the value of its last express
 - Files that were given are below input/. What you write below output/ is kept as a result.
 - A figure that is open when the program ends, or shown by plt.show(), is kept as a PNG.
 - Print only what you need to read. If a program fails, read the error, mend the program, and send all of it again.
-- When you know the answer, call {final_answer}(value) in a program, or answer in plain words without code."""
+- When you know the answer, call {final_answer}(value) in a program, `await {final_answer}(value)` in one that uses
+  `await`, or answer in plain words without code."""
 
 
 def agent_instructions(toolset: Toolset, *, network: str = "none", extra: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
@@ -13,10 +13,14 @@ from strands import Agent
 from strands.types.content import ContentBlock
 from strands.types.tools import ToolUse
 
+from actbox.codeact.blocks import program_in
+from actbox.codeact.calls_as_text import call_as_text
 from actbox.codeact.final_answer import FINAL_ANSWER, FinalAnswer
 from actbox.codeact.loop import Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
 from actbox.codeact.outcome import not_run
+from actbox.content.render import MAX_CHARS, cut
+from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorKind, InvalidValue
 from actbox.core.events import Event, ToolFinished, ToolStarted
@@ -90,6 +94,7 @@ class Act:
         self._programs = 0
         self._turns = 0
         self._observed: _Observed | None = None
+        self._refusal: str | None = None
 
     # Where it stands
 
@@ -99,14 +104,31 @@ class Act:
         return self._next.code if isinstance(self._next, Run) else None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the model has something to read of its last answer: what came of a program, or how to write one."""
+        return self.program is not None or self._refusal is not None
+
+    @property
     def end(self) -> End | None:
         """What it came to, once it did."""
         return self._next if isinstance(self._next, End) else None
 
-    def on_answer(self, text: str) -> None:
-        """Take what the model answered in words and blocks."""
+    def on_answer(self, text: str, tools: Callable[[], Container[str]]) -> None:
+        """Take what the model answered in words and blocks. `tools` has the names that it may take for tools.
+
+        A call of one of them that is written as text is neither answer nor program: the model is told how to send one.
+        """
         self._turns += 1
-        self._next = self._loop.on_reply(ModelReply(text))
+        program = program_in(text, self._settings.language)
+        if program is None:
+            call = call_as_text(text)
+        else:  # such as a call in a block without a language
+            call = call_as_text(program) if program.lstrip().startswith(("{", "[")) else None
+        if call is None or call.name not in tools():
+            self._next = self._loop.on_reply(ModelReply(text))
+            return
+        self._next = self._loop.on_reply(ModelReply(text, (call,)))
+        self._refusal = self._refused()
 
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
@@ -115,6 +137,9 @@ class Act:
         self._turns += 1
         reply = ModelReply(text, tuple(ToolCall(call["toolUseId"], call["name"], call["input"]) for call in calls))
         self._next = self._loop.on_reply(reply)
+        return self._refused()
+
+    def _refused(self) -> str:
         said = [message for message in self._loop.messages if isinstance(message, ToolResultMessage)]
         return said[-1].text
 
@@ -161,10 +186,18 @@ class Act:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 
     def observe(self) -> list[ContentBlock]:
-        """Return what the model reads of the program that ran, and go on to what comes next."""
+        """Return what the model reads of the program that ran, or of the call that did not, and go on to what comes
+        next.
+        """
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            return [{"text": refusal}]
         program, observed = self.program, self._observed
         assert program is not None and observed is not None
-        text, *pictures = blocks_of(observed.result, program, observed.calls, observed.warnings)
+        warnings = observed.warnings
+        if self._settings.language == "python" and observed.result.success:
+            warnings = (*warnings, *filter(None, [observed.final.missed_by(program)]))
+        text, *pictures = blocks_of(observed.result, program, observed.calls, warnings)
         answered = observed.final.given and observed.result.success
         seen = _ANSWERED if answered and _says_nothing(observed) else text["text"]
         self._next = self._loop.on_observation(seen, answered=answered, answer=observed.final.value)
@@ -223,8 +256,12 @@ def tools_of_programs(
 
 
 def answer_text(answer: Any) -> str:
-    """Return a final answer as text: text as it is, any other data as JSON."""
-    return answer if isinstance(answer, str) and answer.strip() else json.dumps(answer, ensure_ascii=False)
+    """Return a final answer as text: text as it is, any other data as JSON, in a form that can be stored.
+
+    Lone surrogates are spelt out. It has at most `MAX_CHARS` characters, as what a model reads of a program has.
+    """
+    text = answer if isinstance(answer, str) and answer.strip() else json.dumps(answer, ensure_ascii=False)
+    return cut(encodable(text), MAX_CHARS, whole=f'AgentResult.state["{KEY}"]["answer"]')
 
 
 def _in_place(

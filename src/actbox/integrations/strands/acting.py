@@ -25,6 +25,7 @@ from actbox.codeact.block_instructions import block_instructions
 from actbox.codeact.final_answer import FinalAnswer
 from actbox.core.errors import InvalidValue
 from actbox.sync import background_loop
+from actbox.tools.toolset import alias_of
 
 from .act import KEY, Act, ActSettings, answer_text, tools_of_programs
 from .background import BackgroundSession
@@ -39,6 +40,7 @@ from .executor import (
     noted,
     stop_event,
     told,
+    tools_of,
     wants_structured_output,
     why_cancelled,
     with_messages,
@@ -81,9 +83,10 @@ class Acting:
     async def _pass(self, context: Pass, happen: Callable[[Pass], Events]) -> Events:
         agent, state = _agent(context), context.invocation_state
         act = self._act_of(context)
-        if act.program is not None:
-            async for data in act.run(agent, state):
-                yield told({KEY: data})
+        if act.goes_on:
+            if act.program is not None:
+                async for data in act.run(agent, state):
+                    yield told({KEY: data})
             observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
             ending = _ending(agent, act)
             if ending is not None:
@@ -103,7 +106,7 @@ class Acting:
                 if act.end is not None:  # the model has called tools to the last of its turns
                     event = with_reason(event, "limit_turns")
                 elif reason == "end_turn":
-                    act.on_answer(_text_of(message))
+                    act.on_answer(_text_of(message), lambda: self._names(agent))
                 event = _with_state(event, act)
             yield event
 
@@ -119,13 +122,18 @@ class Acting:
             if self._waiting is not None:
                 act, self._waiting = self._waiting, None
             elif noted(agent, KEY) is not None:  # a session manager has brought the agent here
-                act.on_answer(_text_of(agent.messages[-1]))
+                act.on_answer(_text_of(agent.messages[-1]), lambda: self._names(agent))
         self._acts[key] = (context.invocation_state, act)
         return act
 
     def _new(self) -> Act:
         number = 0 if self._settings.keep_session else next(self._numbers)
         return Act(number, self._settings, self._sandbox, lambda: self._session_of(number))
+
+    def _names(self, agent: Agent) -> set[str]:
+        """Return the names by which the model may call what are functions in programs."""
+        nested = tools_of_programs(agent, self._sandbox, self._settings, _nowhere, FinalAnswer())
+        return {*tools_of(agent), *nested.toolset.names, *map(alias_of, nested.toolset.names)}
 
     # What the model is sent, and what it may not do
 
@@ -167,7 +175,7 @@ class Acting:
         _, act = self._acts.get(id(state), (None, None))
         if act is None:
             return
-        if result is not None and result.stop_reason == "end_turn" and act.program is not None:
+        if result is not None and result.stop_reason == "end_turn" and act.goes_on:
             event.resume = _and_more(event.resume)
             return
         del self._acts[id(state)]
