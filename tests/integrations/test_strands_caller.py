@@ -23,7 +23,13 @@ from strands.tools.tools import PythonAgentTool
 
 import actbox
 from actbox.core.errors import InvalidValue
-from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller, programmatic_tool_caller, shell
+from actbox.integrations.strands import (
+    CodeActPlugin,
+    StrandsSandbox,
+    make_programmatic_tool_caller,
+    programmatic_tool_caller,
+    shell,
+)
 from tests.conftest import engine_check
 from tests.integrations.strands_programs import CALLER, agent_with, run, seen_by, status_of, text_of
 from tests.integrations.strands_scripted import ScriptedModel
@@ -316,6 +322,41 @@ def test_a_tool_that_no_program_can_call_is_left_out_with_a_sentence(linux: Stra
     text = run(linux, "print(add(1, 2))", tools=[odd, add])
     assert text.startswith("[stdout]\n3")
     assert "programs cannot call the tool 'call_tool'" in text
+
+
+def test_a_tool_that_hides_a_function_of_pythons_is_told_with_the_way_to_that(linux: StrandsSandbox) -> None:
+    said: list[Any] = []
+
+    @tool(name="print")
+    def show(text: str) -> None:
+        """Print on paper."""
+        said.append(text)
+
+    text = run(linux, "import builtins\nprint(text='paper')\nbuiltins.print('screen')", tools=[show, add])
+    assert said == ["paper"]
+    assert text.startswith("[stdout]\nscreen")
+    assert "print is the tool of that name in programs; Python's own is builtins.print" in text
+    assert run(linux, "add(1, 2)", tools=[show, add]) == "[value]\n3"
+
+
+def test_bytes_of_a_function_are_bytes_in_the_program_unless_a_hook_has_changed_them(linux: StrandsSandbox) -> None:
+    @tool
+    def blob(kind: str) -> Any:
+        """Return bytes."""
+        return b"\x00\xff" if kind == "bytes" else bytearray(b"\x00\xff")
+
+    program = "print(blob('bytes'), blob('bytearray'))"
+    assert run(linux, program, tools=[blob]) == "[stdout]\nb'\\x00\\xff' b'\\x00\\xff'"
+    assert run(linux, "print(len(blob('bytes')))", tools=[blob]) == "[stdout]\n2"
+
+    def change(event: AfterToolCallEvent) -> None:
+        if event.tool_use["name"] == "blob":
+            event.result = {**event.result, "content": [{"text": "secret"}]}
+
+    agent = agent_with(linux, "print(blob('bytes'))", tools=[blob])
+    agent.add_hook(change, AfterToolCallEvent)
+    agent("go")
+    assert text_of(agent) == "[stdout]\nsecret"
 
 
 async def test_tools_of_the_sandbox_are_called_by_programs_and_hidden_from_the_model() -> None:
@@ -720,11 +761,27 @@ def test_a_direct_call_of_the_caller_works_too(linux: StrandsSandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"timeout": 0}, {"max_tool_calls": 0}, {"paused_timeout": -1}, {"allowed_tools": "add"}]
+    "wrong",
+    [
+        {"timeout": 0},
+        {"timeout": "x"},
+        {"timeout": True},
+        {"timeout": float("nan")},
+        {"max_tool_calls": 0},
+        {"max_tool_calls": "x"},
+        {"max_tool_calls": 1.5},
+        {"paused_timeout": -1},
+        {"paused_timeout": None},
+        {"allowed_tools": "add"},
+        {"allowed_tools": 5},
+        {"allowed_tools": [add]},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match=next(iter(wrong))):
         make_programmatic_tool_caller(**wrong)
+    with pytest.raises(InvalidValue, match=next(iter(wrong))):
+        CodeActPlugin(**wrong)
 
 
 def test_the_model_is_told_one_argument(linux: StrandsSandbox) -> None:

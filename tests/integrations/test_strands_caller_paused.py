@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from strands.tools.executors import SequentialToolExecutor
 from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller, programmatic_tool_caller
 from actbox.integrations.strands.nested import nested_id
 from actbox.integrations.strands.paused import paused_runs
+from actbox.integrations.strands.program_run import Ended, ProgramRun
 from tests.conftest import engine_check
 from tests.integrations.strands_programs import CALLER, agent_with, answers, run, status_of, text_of
 from tests.integrations.strands_scripted import ScriptedModel
@@ -385,6 +388,109 @@ def test_cancelling_after_the_answer_ends_the_program(linux: StrandsSandbox, des
     assert agent(answers(agent("go"))).stop_reason == "cancelled"
     assert desk.done == ["paid a"]
     assert text_of(agent).startswith("[stdout]\npaid a")
+
+
+# Nobody can go on with it
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The runs that wait, of this test alone."""
+    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
+    return paused_runs._runs  # type: ignore[return-value]
+
+
+def wait_for_the_end(run: ProgramRun) -> None:
+    """Return when its process has ended and nobody was attending to it."""
+    while not any(isinstance(said, Ended) for said in run.take()):
+        threading.Event().wait(0.01)
+
+
+def called_off(agent: Agent, desk: Desk) -> None:
+    """Check that the model is told that its call was called off, and what the program had done until then."""
+    assert desk.done == ["looked at a"]
+    assert set(status_of(agent)) == {"error"}
+    assert "the program was ended; what it had done before stays done" in text_of(agent)
+    assert '1. look({"name": "a"}) → returned' in text_of(agent)
+    assert '2. pay({"name": "a"})' in text_of(agent)
+
+
+def test_cancelling_the_agent_while_a_program_waits_ends_it_and_tells_what_it_had_done(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
+) -> None:
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    asked = agent("go")
+    (pause,) = waiting.values()
+    agent.cancel()
+    assert agent(answers(asked)).stop_reason == "cancelled"
+    assert not waiting
+    called_off(agent, desk)
+    wait_for_the_end(pause.run)
+    # Strands takes the answers once more.
+    agent(answers(asked))
+    called_off(agent, desk)
+    assert "what it had done before stays done, and nothing was run again" in text_of(agent)
+
+
+def test_a_hook_that_calls_the_call_off_ends_the_program_that_waits(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
+) -> None:
+    def refuse(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == CALLER and desk.done:
+            event.cancel_tool = "not any more"
+
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    agent.add_hook(refuse, BeforeToolCallEvent)
+    asked = agent("go")
+    (pause,) = waiting.values()
+    assert agent(answers(asked)).stop_reason == "end_turn"
+    called_off(agent, desk)
+    assert text_of(agent).startswith("not any more")
+    wait_for_the_end(pause.run)
+
+
+def test_a_call_that_has_its_result_is_told_nothing_when_another_of_its_turn_is_called_off(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
+) -> None:
+    turn = [(CALLER, {"code": "print(look('a'))"}), (CALLER, {"code": "print(pay('b'))"})]
+    agent = agent_with(linux, tools=desk.tools)
+    agent.model = ScriptedModel(turn, "done")
+    asked = agent("go")
+    agent.cancel()
+    agent(answers(asked))
+    assert not waiting
+    assert status_of(agent) == ["success", "error"]
+    assert text_of(agent).count("the program was ended") == 1
+
+
+def test_a_program_ends_with_the_agent_that_it_runs_for(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
+) -> None:
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    agent("go")
+    run = next(iter(waiting.values())).run
+    del agent
+    while waiting:
+        gc.collect()
+        threading.Event().wait(0.01)
+    wait_for_the_end(run)
+
+
+def test_a_program_stays_where_another_agent_may_have_its_answer(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any], tmp_path: Path
+) -> None:
+    manager = FileSessionManager("talk", storage_dir=str(tmp_path))
+    agent = agent_with(linux, PROGRAM, tools=desk.tools, session_manager=manager)
+    asked = agent("go")
+    is_gone = threading.Event()
+    weakref.finalize(agent, is_gone.set)
+    del agent
+    while not is_gone.is_set():
+        gc.collect()
+        is_gone.wait(0.01)
+    later = agent_with(linux, tools=desk.tools, session_manager=FileSessionManager("talk", storage_dir=str(tmp_path)))
+    later(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
 
 
 # Ids

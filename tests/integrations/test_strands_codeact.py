@@ -294,6 +294,16 @@ async def test_an_exception_in_a_tool_is_the_programs_to_catch(linux: StrandsSan
     assert second.startswith("[error TOOL")
 
 
+async def test_a_tool_that_hides_a_function_of_pythons_is_told(linux: StrandsSandbox) -> None:
+    @tool(name="print")
+    def show(text: str) -> None:
+        """Print on paper."""
+
+    agent = acting(linux, block("print(text='a')"), "done", tools=[show])
+    await agent.invoke_async("go")
+    assert "print is the tool of that name in programs; Python's own is builtins.print" in observations(agent)[0]
+
+
 async def test_a_tool_of_the_name_of_the_final_answer_is_refused(linux: StrandsSandbox) -> None:
     @tool
     def final_answer(text: str) -> str:

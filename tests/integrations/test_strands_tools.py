@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -254,3 +255,47 @@ async def test_a_file_is_read_from_one_line_to_another_and_bounded() -> None:
         assert "bytes is no UTF-8 text: it has 2 bytes" in said[3]
         assert "Path not found: nope" in said[4]
         assert "counted from 1" in said[5]
+
+
+async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(box: StrandsSandbox) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("file_editor", {"command": "create", "path": "more/notes.txt", "file_text": "one\n"}),
+        ("file_editor", {"command": "view", "path": "./more/notes.txt"}),
+        ("file_editor", {"command": "str_replace", "path": "more/notes.txt", "old_str": "one", "new_str": "two"}),
+        ("file_editor", {"command": "view", "path": "."}),
+        ("file_read", {"path": "more/notes.txt"}),
+        ("file_editor", {"command": "view", "path": "nope.txt"}),
+        ("file_editor", {"command": "view", "path": "../../etc/passwd"}),
+        ("file_editor", {"command": "view", "path": "/"}),
+        ("file_editor", {"command": "view", "path": ""}),
+    ]
+    said = await asked(box, *calls)
+    assert "one" in said[1]
+    assert "more/notes.txt" in said[3]
+    assert said[4] == "two\n"
+    assert "The path /workspace/nope.txt does not exist" in said[5]
+    for refused in said[6:]:
+        assert refused.startswith("Error: ")
+        assert "root:" not in refused
+    assert not [answer for answer in said if os.getcwd() in answer]
+    assert "does not show the root" in said[7]
+
+
+async def test_the_editor_tells_nothing_of_the_host_in_a_sandbox_that_is_none_of_ours() -> None:
+    (said,) = await asked(NotASandboxLocalEnvironment(), ("file_editor", {"command": "view", "path": "nope.txt"}))
+    assert "is no absolute path, which this sandbox needs" in said
+    assert os.getcwd() not in said
+
+
+async def test_models_are_told_which_files_last() -> None:
+    async with sandbox_on("linux") as box:
+        said = await asked(
+            box,
+            ("shell", {"command": "echo 1 > /tmp/f; echo 1 > ~/g; echo 1 > here"}),
+            ("shell", {"command": "ls /tmp/f ~/g here"}),
+        )
+    assert '"output": "here\\n"' in said[1]
+    for tool in (shell, file_read, file_write, file_editor):
+        description = tool.tool_spec["description"]
+        assert "Files below the working folder last" in description
+        assert "/tmp" in description

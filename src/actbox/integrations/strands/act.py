@@ -33,7 +33,7 @@ from .attending import Attendant, Paused, Told, in_a_program
 from .attending import Run as RunTool
 from .background import BackgroundSession
 from .executor import Answered, Interrupted, interruption, run_tool
-from .nested import NestedCall, NestedTools, nested_tools
+from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .paused import Gone, paused_runs
 from .program_run import ProgramRun
@@ -210,7 +210,8 @@ class Act:
         run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
         run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
         session, is_lost = await self._session()
-        run.warnings = (*run.nested.left_out, *((_LOST,) if is_lost else ()))
+        hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
+        run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
         run.begin(_in_place(self._sandbox, session, program, run.nested.toolset, settings))
         return run
 

@@ -18,8 +18,9 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .attending import Attendant, Paused, Run, Told, in_a_program
+from .bounds import check_bounds
 from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, result_event, run_tool
-from .nested import NotForPrograms, nested_tools, unregistered_tools
+from .nested import NotForPrograms, in_place_of_python, nested_tools, unregistered_tools
 from .observation import blocks_of
 from .paused import PAUSED_SECONDS, Gone, paused_runs
 from .program_run import ProgramRun
@@ -54,15 +55,12 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
         description: str = DESCRIPTION,
     ) -> None:
         super().__init__()
-        if isinstance(allowed_tools, str):
-            raise InvalidValue(f"allowed_tools is a list of names, such as [{allowed_tools!r}]")
-        if timeout is not None and not timeout > 0:
-            raise InvalidValue(f"timeout must be a number of seconds above zero, not {timeout!r}")
-        if not paused_timeout > 0:
-            raise InvalidValue(f"paused_timeout must be a number of seconds above zero, not {paused_timeout!r}")
-        if max_tool_calls is not None and max_tool_calls < 1:
-            raise InvalidValue(f"max_tool_calls must be at least 1, not {max_tool_calls!r}")
-        self._allowed_tools = None if allowed_tools is None else frozenset(allowed_tools)
+        self._allowed_tools = check_bounds(
+            timeout=timeout,
+            paused_timeout=paused_timeout,
+            max_tool_calls=max_tool_calls,
+            allowed_tools=allowed_tools,
+        )
         self._timeout = timeout
         self._max_tool_calls = max_tool_calls
         self._paused_timeout = paused_timeout
@@ -112,7 +110,7 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
                 yield result_event(_refused(tool_use, wrong or _sandbox_sentence(agent.sandbox)))
                 return
             run = new
-            run.warnings = nested.left_out
+            run.warnings = (*nested.left_out, *in_place_of_python(nested.toolset, program))
             # When this thread has nothing else to do: two threads that compute would be in each other's way.
             events_of = _in_sandbox(agent.sandbox, program, nested.toolset, self._timeout)
             asyncio.get_running_loop().call_soon(run.begin, events_of)

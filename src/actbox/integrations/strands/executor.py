@@ -45,11 +45,13 @@ class Answered:
     """What a tool call came to.
 
     `holds_data` is whether the text of the result is JSON that the decorator `@tool` has made of what the function
-    returned: of 5 as of "5" it makes the same text.
+    returned: of 5 as of "5" it makes the same text. `data` are the bytes that it returned, of which it takes the
+    `str()`.
     """
 
     result: ToolResult
     holds_data: bool = False
+    data: bytes | bytearray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ async def run_tool(
         return Interrupted(tuple(interrupts))
     if not results:
         return Answered(_failed(tool_use, "the tool gave no result"))
-    return Answered(results[-1], holds_data=isinstance(call.returned, _DATA) and not _is_result(call.returned))
+    returned = call.returned
+    data = returned if isinstance(returned, (bytes, bytearray)) else None
+    return Answered(results[-1], holds_data=isinstance(returned, _DATA) and not _is_result(returned), data=data)
 
 
 def runs_one_by_one(agent: Agent) -> bool:
@@ -173,6 +177,11 @@ def noted(agent: Agent, tool_use_id: str) -> Mapping[str, Any] | None:
     """Return what was kept about a tool call."""
     found: Mapping[str, Any] | None = agent._interrupt_state.context.get(_NOTES, {}).get(tool_use_id)
     return found
+
+
+def is_kept(agent: Agent) -> bool:
+    """Return whether a session manager keeps the agent, so that one made anew may go on in its place."""
+    return agent._session_manager is not None
 
 
 def _failed(tool_use: ToolUse, why: str) -> ToolResult:

@@ -7,8 +7,10 @@ The names in a `Toolset` are the only ones that a program can reach, whatever it
 from __future__ import annotations
 
 import base64
+import builtins
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -86,6 +88,17 @@ def nested_tools(
     return NestedTools(toolset, unregistered, tuple(left_out))
 
 
+def in_place_of_python(toolset: Toolset, program: str) -> tuple[str, ...]:
+    """Return a sentence for each tool that a Python program names and that hides a function of Python's own."""
+    named = set(re.findall(r"\w+", program))
+    hiding = [alias_of(tool.name) for tool in toolset]
+    return tuple(
+        f"{name} is the tool of that name in programs; Python's own is builtins.{name}, after `import builtins`"
+        for name in dict.fromkeys(hiding)
+        if name in named and hasattr(builtins, name)
+    )
+
+
 def unregistered_tools(agent: Agent, code_tools: Toolset | None = None) -> dict[str, CodeTool]:
     """Return the tools of a sandbox, an agent's unless told, that the agent has not registered by that name."""
     registered = tools_of(agent)
@@ -106,13 +119,16 @@ def value_of(answered: Answered, tool: AgentTool | None, name: str) -> Any:
     """Return a tool's result as JSON data. Raises `ToolError` for one that failed.
 
     Structured content of MCP, and a `json` block, are their data; so is text that is JSON of what a function returned,
-    or where the tool declares an output schema. Other text is text. An image is `{"type": "image", "format": "png",
-    "base64": "…"}`, a document the same with its `name`. Several blocks are a list; none is `None`.
+    or where the tool declares an output schema. Bytes that a function returned are bytes. Other text is text. An image
+    is `{"type": "image", "format": "png", "base64": "…"}`, a document the same with its `name`. Several blocks are a
+    list; none is `None`.
     """
     result = answered.result
     if result.get("status") == "error":
         raise ToolError(_text(result) or "the tool failed and does not say why", tool=name)
     blocks = [*result.get("content", ())]
+    if answered.data is not None and blocks == [{"text": str(answered.data)}]:  # no hook has put something in its place
+        return bytes(answered.data)
     media = [block for block in blocks if any(kind in block for kind in _MEDIA)]
     structured = result.get("structuredContent")
     if structured is not None and not media:

@@ -3,18 +3,22 @@
 Strands calls a tool again when its interrupt was answered. What it knows of the first call is what was noted with the
 interrupts, and a session manager keeps that beyond this process: which run waits, of which program, and what it has
 called by then. A run that is not here any more is told, with those calls, and never begun again.
+
+A run is ended that nobody can go on with: its call was called off, or its agent is no more.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from strands import Agent
+from strands.hooks import AfterToolsEvent
 
 from actbox.codeact.outcome import not_run
 from actbox.core.after_fork import in_a_forked_child
@@ -24,7 +28,8 @@ from actbox.core.events import ToolFinished, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sync import background_loop
 
-from .executor import note, noted
+from .executor import is_kept, note, noted
+from .observation import blocks_of
 from .program_run import ProgramRun, digest_of
 
 PAUSED_SECONDS: Final = 3600.0
@@ -41,24 +46,51 @@ class Gone:
     calls: CallLog
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pause:
+    """One time that a run waits. `dropped` ends it when nobody has its agent any more."""
+
+    run: ProgramRun
+    dropped: weakref.finalize[Any, Agent] | None = None
+
+    def over(self) -> ProgramRun:
+        """Return the run, which waits no more."""
+        if self.dropped is not None:
+            self.dropped.detach()
+        return self.run
+
+
 class PausedRuns:
     """The runs that wait, for all agents of this process."""
 
     def __init__(self, *, most: int = MOST_PAUSED) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._runs: OrderedDict[str, tuple[ProgramRun, object]] = OrderedDict()
+        self._runs: OrderedDict[str, _Pause] = OrderedDict()
+        self._watched: weakref.WeakSet[Agent] = weakref.WeakSet()
 
     def pause(self, agent: Agent, tool_use_id: str, run: ProgramRun, *, seconds: float = PAUSED_SECONDS) -> None:
-        """Keep a run that waits for people, until it is resumed or `seconds` are over, which ends it."""
+        """Keep a run that waits for people, until it is resumed or `seconds` are over, which ends it.
+
+        It ends as well when the call is called off, by `agent.cancel()` or a hook, and the model is told what it had
+        done; and with the agent, unless a session manager may bring another here that has the answer.
+        """
         note(agent, tool_use_id, _notes_of(run))
-        pause = object()
-        with self._lock:
-            self._runs[run.token] = (run, pause)
-            too_many = [self._runs.popitem(last=False)[1][0] for _ in range(len(self._runs) - self._most)]
-        for oldest in too_many:
-            oldest.end()
+        if agent not in self._watched:
+            agent.add_hook(self._tell_of_those_called_off, AfterToolsEvent)
+            self._watched.add(agent)
         loop = background_loop()
+        dropped = None
+        if not is_kept(agent):
+            # Garbage is collected in any thread, which may hold the lock.
+            dropped = weakref.finalize(agent, lambda token: loop.call_soon_threadsafe(self._expire, token), run.token)
+            dropped.atexit = False  # a sandbox ends with the process by itself
+        pause = _Pause(run, dropped)
+        with self._lock:
+            self._runs[run.token] = pause
+            too_many = [self._runs.popitem(last=False)[1] for _ in range(len(self._runs) - self._most)]
+        for oldest in too_many:
+            oldest.over().end()
         loop.call_soon_threadsafe(loop.call_later, seconds, self._expire, run.token, pause)
 
     def resume(self, agent: Agent, tool_use_id: str, program: str) -> ProgramRun | Gone | None:
@@ -69,25 +101,44 @@ class PausedRuns:
         if notes is None:
             return None
         note(agent, tool_use_id, None)
-        with self._lock:
-            run, _ = self._runs.pop(notes["run"], (None, None))
+        run = self._taken(notes["run"])
         if run is not None and run.digest == digest_of(program):
             return run
         if run is not None:
             run.end()
-            return Gone(not_run(ErrorKind.CANCELLED, _ANOTHER, hint=_HINT, type="RunGone"), run.calls)
-        return Gone(not_run(ErrorKind.CANCELLED, _GONE, hint=_HINT, type="RunGone"), _calls_of(notes))
+            return _gone(_ANOTHER, run.calls)
+        return _gone(_GONE, _calls_of(notes))
 
-    def _expire(self, token: str, pause: object) -> None:
+    def _tell_of_those_called_off(self, event: AfterToolsEvent) -> None:
+        """End the runs whose calls have a result and were not made again, and say in that result what they had done."""
+        for result in [block["toolResult"] for block in event.message["content"] if "toolResult" in block]:
+            notes = noted(event.agent, result["toolUseId"])
+            if notes is None:
+                continue
+            # The notes stay: where Strands takes the answers once more, the call is not a new one.
+            run = self._taken(notes["run"])
+            if run is not None:
+                run.end()
+            gone = _gone(_CALLED_OFF, _calls_of(notes))
+            result["content"] = [*result["content"], *blocks_of(gone.result, "", gone.calls)]
+
+    def _taken(self, token: str) -> ProgramRun | None:
         with self._lock:
-            run, last = self._runs.get(token, (None, None))
-            if run is None or last is not pause:  # it has been resumed since, and may be paused anew
+            pause = self._runs.pop(token, None)
+        return None if pause is None else pause.over()
+
+    def _expire(self, token: str, pause: _Pause | None = None) -> None:
+        with self._lock:
+            last = self._runs.get(token)
+            if last is None or pause not in (None, last):  # it has been resumed since, and may be paused anew
                 return
             del self._runs[token]
-        run.end()
+        last.over().end()
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
+        for pause in self._runs.values():
+            pause.over()
         self._runs.clear()
 
 
@@ -102,7 +153,15 @@ _ANOTHER = (
     "the call came back with another program than the one that waited for an answer, which was ended; what that had"
     " done before stays done, and nothing was run again"
 )
+_CALLED_OFF = (
+    "the call was called off while its program waited for an answer, and the program was ended; what it had done before"
+    " stays done"
+)
 _HINT = "find out what was done already before you send a program that does the rest"
+
+
+def _gone(why: str, calls: CallLog) -> Gone:
+    return Gone(not_run(ErrorKind.CANCELLED, why, hint=_HINT, type="RunGone"), calls)
 
 
 def _notes_of(run: ProgramRun) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from actbox.core.errors import InvalidValue
 
 from .act import ActSettings
 from .acting import Acting
+from .bounds import check_bounds
 from .languages import language_of
 from .paused import PAUSED_SECONDS
 from .sandbox import StrandsSandbox
@@ -74,20 +75,18 @@ class CodeActPlugin(Plugin):
         """
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
-        if timeout is not None and not timeout > 0:
-            raise InvalidValue(f"timeout must be a number of seconds above zero, not {timeout!r}")
-        if not paused_timeout > 0:
-            raise InvalidValue(f"paused_timeout must be a number of seconds above zero, not {paused_timeout!r}")
-        if isinstance(allowed_tools, str):
-            raise InvalidValue(f"allowed_tools is a list of names, such as [{allowed_tools!r}]")
-        if max_tool_calls is not None and max_tool_calls < 1:
-            raise InvalidValue(f"max_tool_calls must be at least 1, not {max_tool_calls!r}")
+        allowed = check_bounds(
+            timeout=timeout,
+            paused_timeout=paused_timeout,
+            max_tool_calls=max_tool_calls,
+            allowed_tools=allowed_tools,
+        )
         self._given = StrandsSandbox(sandbox) if isinstance(sandbox, actbox.Sandbox) else sandbox
         self._settings = ActSettings(
             language=language,
             max_turns=max_turns,
             timeout=timeout,
-            allowed_tools=None if allowed_tools is None else frozenset(allowed_tools),
+            allowed_tools=allowed,
             max_tool_calls=max_tool_calls,
             keep_session=keep_session,
             paused_timeout=paused_timeout,

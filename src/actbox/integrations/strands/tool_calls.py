@@ -11,6 +11,11 @@ from strands.types.tools import ToolContext
 T = TypeVar("T")
 
 DEFAULT_SECONDS = 120
+LASTING = (
+    "Files below the working folder last, and all your tools find them there; those elsewhere, such as in /tmp or in"
+    " the home folder, may be gone with the command or program that wrote them."
+)
+"""What is told of files by each tool that has to do with them."""
 # How often it is looked whether the agent was cancelled, which nothing tells.
 _LOOK_SECONDS = 0.05
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any, Final, Literal
 
 from strands import tool
@@ -15,19 +16,21 @@ from actbox.content.safe_text import encodable
 from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 
+from .files import FilesOfWorkspace
 from .per_agent import sandbox_of
+from .tool_calls import LASTING
 
 READ_DESCRIPTION: Final = (
     "Returns a text file of the sandbox, whole or from one line to another; of one that is long, the beginning and the"
-    " end. Paths are absolute, or relative to the working folder."
+    f" end. Paths are absolute, or relative to the working folder. {LASTING}"
 )
 WRITE_DESCRIPTION: Final = (
     "Creates or replaces a text file in the sandbox, with its parent folders. Paths are absolute, or relative to the"
-    " working folder."
+    f" working folder. {LASTING}"
 )
 EDITOR_DESCRIPTION: Final = (
     "Shows, creates and edits text files in the sandbox, and shows what is in a folder: `view` (with a range of lines),"
-    " `create`, `str_replace` and `insert`. Paths are absolute."
+    f" `create`, `str_replace` and `insert`. Paths are absolute, or relative to the working folder. {LASTING}"
 )
 
 
@@ -116,7 +119,7 @@ def make_file_editor(
 
         Args:
             command: What to do: `view`, `create`, `str_replace` or `insert`.
-            path: Where the file or folder is, from the root on.
+            path: Where the file or folder is.
             tool_context: Given by the framework.
             file_text: The text of a new file, for `create`.
             view_range: The first and the last line to show, counted from 1; -1 is the end.
@@ -126,7 +129,7 @@ def make_file_editor(
         """
         shown = await editor(
             command=command,
-            path=path,
+            path=_whole_path(path, sandbox_of(sandbox, tool_context)),
             tool_context=tool_context,
             file_text=file_text,
             view_range=view_range,
@@ -137,6 +140,16 @@ def make_file_editor(
         return cut(encodable(shown), max_chars)
 
     return edit
+
+
+def _whole_path(path: str, sandbox: Sandbox) -> str:
+    """Return a path from the root on: of any other Strands' editor would suggest one on this machine."""
+    whole = sandbox.path_of(path) if isinstance(sandbox, FilesOfWorkspace) else path
+    if not posixpath.isabs(whole):
+        raise InvalidValue(f"{path!r} is no absolute path, which this sandbox needs")
+    if not whole.strip("/\\"):
+        raise InvalidValue("the editor does not show the root; `.` is the working folder")
+    return whole
 
 
 file_read = make_file_read()

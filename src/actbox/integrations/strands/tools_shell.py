@@ -17,12 +17,12 @@ from actbox.content.render import MAX_CHARS, cut
 
 from .per_agent import PerAgent, sandbox_of
 from .shell_state import ShellState
-from .tool_calls import DEFAULT_SECONDS, OutputPiece, check_timeout, heeding
+from .tool_calls import DEFAULT_SECONDS, LASTING, OutputPiece, check_timeout, heeding
 
 SHELL_DESCRIPTION: Final = (
     "Runs a shell command (sh) in the sandbox and returns its output, its error output, its exit code (0 is success)"
     " and the folder that it left the shell in. `cd` and `export` last until your next command; other variables,"
-    " functions and processes in the background end with the command. Commands have no standard input."
+    f" functions and processes in the background end with the command. Commands have no standard input. {LASTING}"
 )
 
 
