@@ -1,52 +1,29 @@
 """A shell that keeps its folder and its exported variables from command to command, in a sandbox that keeps neither.
 
-Each command runs in a fresh shell. What it changes travels beside its output: the shell itself writes its folder and
-its environment to a file when it ends, and the next one is begun with what was read from there.
+Each command runs in a fresh shell. What it changes travels beside its output (`shell_wrapper`): the shell itself tells
+its folder and its environment when it ends, and the next one is begun with them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import Final
 
 from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
 from strands.sandbox.constants import ENV_KEY_PATTERN
 
-from actbox.core.errors import ActboxError, InvalidValue
+from actbox.core.errors import InvalidValue
 from actbox.sandbox.slots import Slots
 
-from .sandbox import StrandsSandbox
+from .shell_wrapper import GONE, MANY, OWN, Report, run_wrapped
 
-# A constant: the command lies in a file, all else comes in variables. `command` passes over functions of the same name,
-# and `-p` over a PATH that leads nowhere. An EXIT trap of the command's own takes the place of this one.
-_WRAPPER: Final = r"""
-cd -- "$__actbox_folder" || { command printf gone >"$__actbox_file"; exit 126; }
-if [ -n "$__actbox_before" ]; then OLDPWD=$__actbox_before; else unset OLDPWD; fi
-__actbox_place=$__actbox_file
-unset __actbox_folder __actbox_before __actbox_file __actbox_kept __actbox_unset $__actbox_unset
-__actbox_keep() {
-    __actbox_code=$?
-    if [ -z "${__actbox_kept-}" ]; then
-        { command pwd -P; command printf '\0%s\0' "${OLDPWD-}"; command -p env -0; } >|"$__actbox_place.new" &&
-            command -p mv -f -- "$__actbox_place.new" "$__actbox_place" && __actbox_kept=1
-    fi 2>/dev/null
-    return "$__actbox_code"
-}
-trap '__actbox_keep; exit "$__actbox_code"' EXIT
-__actbox_command=$(command -p cat -- "$__actbox_place.command"; echo .)
-command -p rm -f -- "$__actbox_place.command"
-eval "${__actbox_command%.}"
-__actbox_keep
-exit "$__actbox_code"
-"""
-_OWN = "__actbox_"
 # What every shell sets anew.
 _NOT_KEPT = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
 # They are given to each command in one piece, of which a kernel takes so much.
 _MOST_BYTES = 100_000
+_MOST_VARIABLES = 10_000
+_MOST_FOLDER_BYTES = 20_000
+_MOST_NAMED = 20
 
 _UNTOLD = "the command ended without telling its folder and variables: both are as they were before it"
 
@@ -78,69 +55,71 @@ class ShellState:
         async with self._turn.one():
             if not self._first_folder:
                 await self._begin(sandbox, timeout)
-            place = await _place_in(sandbox)
-            try:
-                async with aclosing(self._run(sandbox, place, command, timeout)) as output:
-                    async for item in output:
-                        yield item
-                left = await _left(sandbox, place)
-            finally:
-                await _clear(sandbox, place)
-            if note := self._take(left):
+            report = Report()
+            async with aclosing(self._run(sandbox, command, timeout, report)) as output:
+                async for item in output:
+                    yield item
+            if note := self._take(report.told):
                 yield note
 
     async def _begin(self, sandbox: Sandbox, timeout: float) -> None:
         """Learn where a fresh shell starts, and with which variables."""
         self.folder = "."
-        place = await _place_in(sandbox)
-        try:
-            async with aclosing(self._run(sandbox, place, ":", timeout)) as output:
-                async for _ in output:
-                    pass
-            self._take(await _left(sandbox, place))
-        finally:
-            await _clear(sandbox, place)
+        report = Report()
+        async with aclosing(self._run(sandbox, ":", timeout, report)) as output:
+            async for _ in output:
+                pass
+        self._take(report.told)
         self._fresh, self._variables = self._variables, {}
         self._first_folder = self.folder
 
-    async def _run(
-        self, sandbox: Sandbox, place: str, command: str, timeout: float
+    def _run(
+        self, sandbox: Sandbox, command: str, timeout: float, report: Report
     ) -> AsyncGenerator[StreamChunk | ExecutionResult]:
-        await sandbox.write_file(f"{place}.command", command.encode("utf-8", "surrogateescape"))
-        told = {"file": place, "folder": self.folder, "before": self._before, "unset": " ".join(sorted(self._unset))}
-        variables = self._variables | {f"{_OWN}{name}": value for name, value in told.items()}
-        async with aclosing(sandbox.execute_streaming(_WRAPPER, timeout=timeout, env=variables)) as output:
-            async for item in output:
-                yield item
+        told = {"folder": self.folder, "before": self._before, "unset": " ".join(sorted(self._unset))}
+        variables = self._variables | {f"{OWN}{name}": value for name, value in told.items()}
+        return run_wrapped(sandbox, command, timeout, variables, report)
 
-    def _take(self, left: bytes | None) -> str:
-        """Take over what a command has left; return a sentence where not all of it could be."""
-        if left == b"gone":
+    def _take(self, told: list[str] | None) -> str:
+        """Take over what a command has told; return a sentence where not all of it could be."""
+        if told == [GONE]:
             folder, self.folder = self.folder, self._first_folder
             return f"the folder {folder} has gone: nothing ran, and the next command starts in {self.folder}"
-        parts = [] if left is None else left.split(b"\0")
-        if len(parts) < 3 or not parts[0].endswith(b"\n"):
-            return _UNTOLD
-        notes = []
         try:
-            folder, before = parts[0][:-1].decode(), parts[1].decode()
+            folders, variables = (None if part == MANY else bytes.fromhex(part) for part in told or [])
+        except ValueError:
+            return _UNTOLD
+        places = folders.split(b"\0") if folders and len(folders) <= _MOST_FOLDER_BYTES else []
+        if len(places) != 2 or not places[0].endswith(b"\n") or variables == b"":
+            return _UNTOLD
+        return "; ".join([*self._take_folder(places[0][:-1], places[1]), *self._take_variables(variables)])
+
+    def _take_folder(self, told: bytes, told_before: bytes) -> Iterator[str]:
+        try:
+            folder, before = told.decode(), told_before.decode()
         except UnicodeDecodeError:
-            notes.append(f"the folder stays {self.folder}, since the name of the new one is no UTF-8")
+            yield f"the folder stays {self.folder}, since the name of the new one is no UTF-8"
+            return
+        if folder:
+            self.folder, self._before = folder, before
         else:
-            if folder:
-                self.folder, self._before = folder, before
-            else:
-                self.folder = self._first_folder
-                notes.append(f"the folder has gone: the next command starts in {self.folder}")
-        found, not_text = _variables_of(parts[2:])
-        if not_text:
-            notes.append(f"not kept, since it is no UTF-8: {', '.join(not_text)}")
+            self.folder = self._first_folder
+            yield f"the folder has gone: the next command starts in {self.folder}"
+
+    def _take_variables(self, told: bytes | None) -> Iterator[str]:
+        stay = "the variables stay what they were: the exported ones"
+        if told is not None and told.count(b"\0") > _MOST_VARIABLES:
+            yield f"{stay} are more than {_MOST_VARIABLES:,}"
+            return
+        found, not_text = _variables_of(told.split(b"\0")) if told is not None else ({}, [])
         changed = {name: value for name, value in found.items() if self._fresh.get(name) != value}
-        if sum(len(name) + len(value.encode()) for name, value in changed.items()) > _MOST_BYTES:
-            notes.append(f"the variables stay what they were: the exported ones have more than {_MOST_BYTES:,} bytes")
+        if not_text:
+            further = "…" if len(not_text) > _MOST_NAMED else ""
+            yield f"not kept, since it is no UTF-8: {', '.join(not_text[:_MOST_NAMED])}{further}"
+        if told is None or sum(len(name) + len(value.encode()) for name, value in changed.items()) > _MOST_BYTES:
+            yield f"{stay} have more than {_MOST_BYTES:,} bytes"
         else:
             self._variables, self._unset = changed, frozenset(self._fresh).difference(found, not_text)
-        return "; ".join(notes)
 
 
 def _variables_of(pairs: list[bytes]) -> tuple[dict[str, str], list[str]]:
@@ -149,7 +128,7 @@ def _variables_of(pairs: list[bytes]) -> tuple[dict[str, str], list[str]]:
     not_text = []
     for pair in pairs:
         name, _, value = pair.decode("utf-8", "surrogateescape").partition("=")
-        if not ENV_KEY_PATTERN.fullmatch(name) or name.startswith(_OWN) or name in _NOT_KEPT:
+        if not ENV_KEY_PATTERN.fullmatch(name) or name.startswith(OWN) or name in _NOT_KEPT:
             continue
         try:
             value.encode()
@@ -157,22 +136,3 @@ def _variables_of(pairs: list[bytes]) -> tuple[dict[str, str], list[str]]:
         except UnicodeEncodeError:
             not_text.append(name)
     return found, not_text
-
-
-async def _place_in(sandbox: Sandbox) -> str:
-    """Return a path for the files of one command, which commands and file methods know by the same name."""
-    root = (await sandbox.ready()).root if isinstance(sandbox, StrandsSandbox) else "/tmp"
-    return f"{root}/.actbox-shell-{secrets.token_hex(8)}"
-
-
-async def _left(sandbox: Sandbox, place: str) -> bytes | None:
-    try:
-        return await sandbox.read_file(place)
-    except FileNotFoundError:
-        return None
-
-
-async def _clear(sandbox: Sandbox, place: str) -> None:
-    for path in (place, f"{place}.command", f"{place}.new"):
-        with contextlib.suppress(OSError, ActboxError):  # it has gone, or the sandbox has
-            await sandbox.remove_file(path)

@@ -1,0 +1,203 @@
+"""How a command of a shell that keeps its state goes in, and how its state comes out: past all others in the sandbox.
+
+Other commands of the same sandbox run as the same user and see the same files, so what is to be run and what was left
+lie in none. The command goes in by standard input. The state comes out by standard error, in a frame around a token
+that this one command is given and that nothing it starts is told; here the frame is taken out of what was printed. A
+command that looks for the token may write a frame of its own: it leads its own caller elsewhere, which it could anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Final, Literal
+
+from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
+from strands.sandbox.errors import SandboxTimeoutError
+
+from actbox.core.errors import ActboxError
+
+from .sandbox import StrandsSandbox
+
+OWN: Final = "__actbox_"
+"""What the names of the wrapper's own variables begin with."""
+GONE: Final = "gone"
+"""What is told where the folder of the command is missing: nothing ran."""
+MANY: Final = "many"
+"""What is told in the place of variables that are too many to be kept."""
+
+# So many characters of base 16 the wrapper sends of variables, and so many characters all that it sends has.
+_MOST_OF_VARIABLES: Final = 400_000
+_MOST_CHARS: Final = 450_000
+# `command` passes over functions of the same name, and `-p` over a PATH that leads nowhere. An EXIT trap of the
+# command's own takes the place of this one. Where the command sends its standard error elsewhere by `exec`, the frame
+# still has the descriptor that it began with.
+_WRAPPER: Final = r"""
+IFS= read -r __actbox_token
+__actbox_command=$(command -p cat; echo .)
+exec FD>&2 </dev/null
+cd -- "$__actbox_folder" || { command echo "[$__actbox_token:gone]" >&FD; exit 126; }
+if [ -n "$__actbox_before" ]; then OLDPWD=$__actbox_before; else unset OLDPWD; fi
+unset __actbox_folder __actbox_before __actbox_kept __actbox_unset $__actbox_unset
+__actbox_in_hex() { command -p od -An -v -tx1 | command -p tr -d ' \n'; }
+__actbox_keep() {
+    __actbox_code=$?
+    if [ -z "${__actbox_kept-}" ] &&
+        __actbox_folders=$({ command pwd -P; command printf '\0%s' "${OLDPWD-}"; } | __actbox_in_hex) &&
+        __actbox_variables=$(command -p env -0 | __actbox_in_hex)
+    then
+        [ "${#__actbox_variables}" -le MOST ] || __actbox_variables=many
+        command echo "[$__actbox_token:$__actbox_folders:$__actbox_variables]" >&FD && __actbox_kept=1
+    fi 2>/dev/null
+    return "$__actbox_code"
+}
+trap '__actbox_keep; exit "$__actbox_code"' EXIT
+eval "${__actbox_command%.}"
+__actbox_keep
+exit "$__actbox_code"
+"""
+# For sandboxes that give a command no standard input.
+_FROM_FILE: Final = r"""
+exec <"$__actbox_file" || exit 126
+command -p rm -f -- "$__actbox_file"
+unset __actbox_file
+"""
+# Scripts like to take the last one, and the first ones.
+_DESCRIPTORS: Final = "7654389"
+_END: Final = "]\n"
+
+StreamType = Literal["stdout", "stderr"]
+
+
+class Report:
+    """What one command tells of its state when it ends."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(16)
+        """What frames it."""
+        self.told: list[str] | None = None
+        """`[GONE]`, or its folders and its exported variables, each in base 16; `None` where nothing whole was told."""
+
+
+async def run_wrapped(
+    sandbox: Sandbox, command: str, timeout: float, variables: Mapping[str, str], report: Report
+) -> AsyncGenerator[StreamChunk | ExecutionResult]:
+    """Run a command with variables (those of the wrapper by their names without `OWN`), and fill in its report.
+
+    Yields output and the result without the report. In a sandbox of Strands' own, which gives a command no standard
+    input, the command lies in a file until it begins: there callers must trust each other.
+    """
+    script = f"{report.token}\n".encode() + command.encode("utf-8", "surrogateescape")
+    wrapper = _WRAPPER.replace("FD", _descriptor_beside(command)).replace("MOST", str(_MOST_OF_VARIABLES))
+    if isinstance(sandbox, StrandsSandbox):
+        output = sandbox.execute_streaming(wrapper, timeout=timeout, env=dict(variables), stdin=script)
+        async with aclosing(_without_report(output, report)) as items:
+            async for item in items:
+                yield item
+        return
+    place = f"/tmp/.actbox-shell-{secrets.token_hex(8)}"
+    try:
+        await sandbox.write_file(place, script)
+        output = sandbox.execute_streaming(
+            _FROM_FILE + wrapper, timeout=timeout, env={**variables, f"{OWN}file": place}
+        )
+        async with aclosing(_without_report(output, report)) as items:
+            async for item in items:
+                yield item
+    finally:
+        with contextlib.suppress(OSError, ActboxError):  # it was read and removed, or the sandbox has gone
+            await sandbox.remove_file(place)
+
+
+def _descriptor_beside(command: str) -> str:
+    """Return the number of a descriptor of which a command makes no use in its own text."""
+    free = [number for number in _DESCRIPTORS if f"{number}>" not in command and f"{number}<" not in command]
+    return free[0] if free else _DESCRIPTORS[0]
+
+
+async def _without_report(
+    output: AsyncGenerator[StreamChunk | ExecutionResult], report: Report
+) -> AsyncGenerator[StreamChunk | ExecutionResult]:
+    # A sandbox that is none of ours may have both in one stream.
+    frames: dict[StreamType, Frames] = {"stdout": Frames(report.token), "stderr": Frames(report.token)}
+    async with aclosing(output):
+        try:
+            async for item in output:
+                if isinstance(item, StreamChunk):
+                    if text := frames[item.stream_type].passed(item.data):
+                        yield StreamChunk(text, item.stream_type)
+                    continue
+                for stream, of_stream in frames.items():
+                    if text := of_stream.rest():
+                        yield StreamChunk(text, stream)
+                stdout, _ = parted(item.stdout, report.token)
+                stderr, _ = parted(item.stderr, report.token)
+                inside = parted(item.stderr, report.token)[1] or parted(item.stdout, report.token)[1]
+                report.told = inside.split(":") if inside else None
+                yield dataclasses.replace(item, stdout=stdout, stderr=stderr)
+        except SandboxTimeoutError as error:
+            error.stdout, _ = parted(error.stdout, report.token)
+            error.stderr, _ = parted(error.stderr, report.token)
+            raise
+
+
+def parted(text: str, token: str) -> tuple[str, str | None]:
+    """Return a text without frames, and what the last of them has in it."""
+    frames = Frames(token)
+    return frames.passed(text) + frames.rest(), frames.inside
+
+
+class Frames:
+    """Take what is framed by `[token:` and `]`, and the end of the line, out of a text that comes in pieces."""
+
+    def __init__(self, token: str) -> None:
+        self.inside: str | None = None
+        """What the last whole frame has in it; `None` where it has more than a wrapper would send."""
+        self._begin = f"[{token}:"
+        self._held = ""
+        self._pieces: list[str] | None = None
+        self._chars = 0
+
+    def passed(self, text: str) -> str:
+        """Return what of the next piece is no frame; the beginning of one is held back until it is known."""
+        text, self._held = self._held + text, ""
+        out = []
+        place = 0
+        while place < len(text):
+            if self._pieces is None:
+                begin = text.find(self._begin, place)
+                if begin < 0:
+                    end = len(text) - self._begun(text[place:])
+                    out.append(text[place:end])
+                    self._held = text[end:]
+                    break
+                out.append(text[place:begin])
+                self._pieces, self._chars = [], 0
+                place = begin + len(self._begin)
+            else:
+                end = text.find(_END, place)
+                piece = text[place:] if end < 0 else text[place:end]
+                if end < 0 and piece.endswith("]"):
+                    piece, self._held = piece[:-1], "]"
+                self._chars += len(piece)
+                if self._chars <= _MOST_CHARS:
+                    self._pieces.append(piece)
+                if end < 0:
+                    break
+                self.inside = "".join(self._pieces) if self._chars <= _MOST_CHARS else None
+                self._pieces = None
+                place = end + len(_END)
+        return "".join(out)
+
+    def rest(self) -> str:
+        """Return what was held back at the end of the text."""
+        held, self._held = self._held, ""
+        return held if self._pieces is None else ""
+
+    def _begun(self, text: str) -> int:
+        """Return how many characters at the end of a text may be the beginning of a frame."""
+        most = min(len(text), len(self._begin) - 1)
+        return next((count for count in range(most, 0, -1) if text.endswith(self._begin[:count])), 0)
