@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 from strands.sandbox.errors import SandboxPathNotFoundError
 
 import actbox
-from actbox import InvalidValue, Limits, SandboxUnavailable
+from actbox import InvalidValue, Limits, Policy, SandboxUnavailable
 from actbox.integrations.strands import (
     AgentCoreSandbox,
     DockerSandbox,
@@ -69,6 +71,39 @@ async def test_the_local_environment_works_in_a_folder_of_the_host(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["by-shell", "sub"]
     with pytest.raises(InvalidValue, match="working_dir must be a folder that is there"):
         LocalEnvironment(tmp_path / "nope")
+
+
+async def test_files_of_the_host_are_what_commands_see_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "real/sub").mkdir(parents=True)
+    (tmp_path / "real/up.txt").write_text("where the link leads")
+    (tmp_path / "up.txt").write_text("beside the link")
+    (tmp_path / "link").symlink_to(tmp_path / "real/sub")
+    (tmp_path / "large").write_bytes(b"1" * (2**20 + 1))
+    os.mkfifo(tmp_path / "pipe")
+    async with LocalEnvironment(tmp_path, policy=Policy(limits=Limits(file_mib=1))) as local:
+        assert await local.read_file("link/../up.txt") == b"where the link leads"
+        assert (await local.execute("cat link/../up.txt")).stdout == "where the link leads"
+        await local.write_file("link/../new/made", b"2")
+        assert (tmp_path / "real/new/made").read_bytes() == b"2"
+        assert {entry.name for entry in await local.list_files("link/..")} == {"new", "sub", "up.txt"}
+        await local.remove_file("link/../up.txt")
+        assert (tmp_path / "up.txt").read_text() == "beside the link"
+        await local.write_file("up.txt", b"short")
+        assert await local.read_file("up.txt") == b"short"
+        for place in ("pipe", "/dev/zero"):
+            with pytest.raises(OSError, match="is not a regular file"):
+                await asyncio.wait_for(local.read_file(place), 20)
+        with open(tmp_path / "pipe", "rb", opener=_not_waiting):
+            with pytest.raises(OSError, match="is not a regular file"):
+                await local.write_file("pipe", b"3")
+        with pytest.raises(OSError, match="No such device"):  # nobody reads it
+            await asyncio.wait_for(local.write_file("pipe", b"3"), 20)
+        with pytest.raises(OSError, match="more than 1,048,576 bytes"):
+            await local.read_file("large")
+
+
+def _not_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 async def test_what_is_called_a_local_sandbox_is_opened_only_when_that_is_said() -> None:

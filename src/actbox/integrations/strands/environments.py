@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from actbox.core.mounts import FileMount
 from actbox.core.policy import Policy
 from actbox.sandbox.blocking import run_blocking
 
+from . import host_files
 from .files import told
 from .sandbox import CodeTools, StrandsSandbox
 
@@ -27,8 +29,9 @@ class LocalEnvironment(StrandsSandbox):
 
     Commands and code are plain processes (the `process` engine); limits are those that hold for each of them. Without
     `working_dir` they have a temporary folder, which is gone afterwards; with one, which must be there, they work in
-    that folder of the host, and the file methods read and write what this user can. `env` are variables of every run;
-    those of this process are not passed on.
+    that folder of the host, and the file methods read and write what this user can, as commands do: links are followed.
+    They refuse what is no regular file, and to read one beyond the policy's `Limits.file_mib`. `env` are variables of
+    every run; those of this process are not passed on.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class LocalEnvironment(StrandsSandbox):
             folder = os.path.abspath(os.path.expanduser(working_dir))
             if not os.path.isdir(folder):
                 raise InvalidValue(f"working_dir must be a folder that is there, not {os.fspath(working_dir)!r}")
+        self._most_bytes = (policy or Policy()).limits.file_mib * 2**20
         super().__init__(
             "process", policy=policy, env=env, allow_unisolated=True, code_tools=code_tools, working_dir=folder
         )
@@ -53,26 +57,33 @@ class LocalEnvironment(StrandsSandbox):
         """Return whether a path lies in the temporary folder."""
         return Path(path).is_relative_to(self.box.root)
 
+    def _place_of(self, path: str) -> str | None:
+        """Return a path of the host, for the kernel to follow its links and then its `..`; `None` for one in the
+        temporary folder.
+        """
+        place = posixpath.join("/", self.working_dir, path)
+        return None if self.is_inside(self.path_of(path)) and self.is_inside(place) else place
+
     async def read_file(self, path: str, **kwargs: Any) -> bytes:
         """Return a file's content; see `StrandsSandbox.read_file`."""
         await self.ready()
-        if self.is_inside(place := self.path_of(path)):
+        if (place := self._place_of(path)) is None:
             return await super().read_file(path, **kwargs)
         with told(path):
-            return await run_blocking(Path(place).read_bytes)
+            return await run_blocking(host_files.read, place, self._most_bytes)
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
         """Create or replace a file, making its parent folders; see `StrandsSandbox.write_file`."""
         await self.ready()
-        if self.is_inside(place := self.path_of(path)):
+        if (place := self._place_of(path)) is None:
             return await super().write_file(path, content, **kwargs)
         with told(path):
-            await run_blocking(_write, Path(place), content)
+            await run_blocking(host_files.write, place, content)
 
     async def remove_file(self, path: str, *, recursive: bool = False, **kwargs: Any) -> None:
         """Remove a file or a link; of folders only those in the temporary one are removed."""
         await self.ready()
-        if self.is_inside(place := self.path_of(path)):
+        if (place := self._place_of(path)) is None:
             return await super().remove_file(path, recursive=recursive, **kwargs)
         with told(path):
             if recursive or (os.path.isdir(place) and not os.path.islink(place)):
@@ -82,10 +93,10 @@ class LocalEnvironment(StrandsSandbox):
     async def list_files(self, path: str = ".", **kwargs: Any) -> list[FileInfo]:
         """Return the entries of a folder, sorted by name; see `StrandsSandbox.list_files`."""
         await self.ready()
-        if self.is_inside(place := self.path_of(path)):
+        if (place := self._place_of(path)) is None:
             return await super().list_files(path, **kwargs)
         with told(path, errno.ENOTDIR):
-            return await run_blocking(_entries, place)
+            return await run_blocking(host_files.entries, place)
 
 
 class LocalSandbox(LocalEnvironment):
@@ -170,24 +181,3 @@ def _mount_of(host: str | Path, place: str | Mapping[str, str]) -> FileMount:
     else:
         raise InvalidValue(f"volumes: {host!s} is mounted at a path such as '/data' or '/data:rw', not {place!r}")
     return FileMount(host, path, mode or "ro")  # type: ignore[arg-type]
-
-
-# Files of the host, by path
-
-
-def _write(place: Path, content: bytes) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content)
-
-
-def _entries(place: str) -> list[FileInfo]:
-    with os.scandir(place) as found:
-        return sorted((_info(entry) for entry in found), key=lambda info: info.name)
-
-
-def _info(entry: os.DirEntry[str]) -> FileInfo:
-    try:
-        is_folder = entry.is_dir()
-        return FileInfo(entry.name, is_folder, None if is_folder else entry.stat().st_size)
-    except OSError:  # it has gone meanwhile, or nobody may look
-        return FileInfo(entry.name)

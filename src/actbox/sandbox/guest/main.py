@@ -115,7 +115,12 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
         names = bind_tools(message["tools"], channel, compiled.awaits, message["name"])
         names.update(message["inputs"])
     wait()
-    os.chdir(folder)
+    try:
+        os.chdir(folder)
+    except OSError as error:  # an earlier program took its own rights to it
+        compiled = None
+        done["error"] = describe_exception(error, message["name"])
+        done["exit"] = 1
     if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)
     wait_for_threads()
