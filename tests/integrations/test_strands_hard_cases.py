@@ -14,7 +14,7 @@ from strands.sandbox import StreamChunk
 from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
 
 from actbox import InvalidValue
-from actbox.integrations.strands import StrandsSandbox, python, shell
+from actbox.integrations.strands import StrandsSandbox, python, python_session, shell
 from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on, shells, statuses
 
 
@@ -36,6 +36,18 @@ async def test_in_a_missing_folder_nothing_runs(box: StrandsSandbox, command: st
         assert code.exit_code == 126
         assert "cannot start in" in code.stderr
     assert {entry.name for entry in await box.list_files()} == {"input", "output"}
+
+
+async def test_in_a_folder_that_a_command_has_shut_code_says_why_it_cannot_run(box: StrandsSandbox) -> None:
+    await box.execute("chmod 000 /workspace")
+    code = await box.execute_code("print(1)")
+    assert (code.exit_code, code.stdout) == (1, "")
+    assert "Permission denied: '/workspace'" in code.stderr
+    agent = agent_of(("python_session", {"code": "print(1)"}), tools=[python_session], sandbox=box)
+    await agent.invoke_async("go")
+    assert "the session could not begin: [Errno 13] Permission denied: '/workspace'" in answers(agent)[0]
+    await box.execute("chmod 700 /workspace", cwd="/")
+    assert (await box.execute_code("print(1)")).stdout == "1\n"
 
 
 async def test_a_child_in_the_background_holds_up_nobody_and_does_not_survive(box: StrandsSandbox) -> None:

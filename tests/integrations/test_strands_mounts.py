@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 
 from strands.sandbox.errors import SandboxPathNotFoundError
 
-from actbox import FileMount, Policy
+from actbox import FileMount, Limits, Policy
+from actbox.integrations.strands import mounted_files
 from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on
 
 
@@ -77,3 +79,47 @@ async def test_nothing_is_written_where_it_would_not_last(host: Path) -> None:
         for refused in (box.write_file("/data/g", b""), box.remove_file("/data/f")):
             with pytest.raises(OSError, match="is in an overlay"):
                 await refused
+
+
+@pytest.mark.parametrize("module", ["base64", "shutil", "binascii"])
+async def test_modules_in_the_working_folder_have_no_say_in_what_is_mounted(host: Path, module: str) -> None:
+    async with sandbox_on("linux", policy=Policy(mounts=(FileMount(host / "write", "/data", "rw"),))) as box:
+        (host / "write/f").write_bytes(b"true")
+        planted = """
+def b64decode(text, *rest): return binascii.a2b_base64(text)
+def b64encode(data): return binascii.b2a_base64(b"forged", newline=False)
+rmtree = print
+"""
+        first = "" if module == "binascii" else "import binascii"
+        await box.write_file(f"{module}.py", f"{first}{planted}".encode())
+        assert await box.read_file("/data/f") == b"true"
+        await box.write_file("/data/made/g", b"1")
+        assert {entry.name for entry in await box.list_files("/data")} == {"f", "made"}
+        await box.remove_file("/data/made", recursive=True)
+        assert not (host / "write/made").exists()
+
+
+async def test_what_is_read_of_a_mount_is_a_regular_file_and_not_too_large(host: Path) -> None:
+    os.mkfifo(host / "read/pipe")
+    (host / "read/large").write_bytes(b"1" * (3 * 2**20 + 1))
+    (host / "read/fits").write_bytes(b"1" * 3 * 2**20)
+    policy = Policy(mounts=(FileMount(host / "read", "/data"),), limits=Limits(file_mib=3))
+    async with sandbox_on("linux", policy=policy) as box:
+        with pytest.raises(OSError, match="is not a regular file"):
+            await box.read_file("/data/pipe")
+        with pytest.raises(OSError, match="larger than a file may be"):
+            await box.read_file("/data/large")
+        assert len(await box.read_file("/data/fits")) == 3 * 2**20
+
+
+@pytest.mark.parametrize("said", ["5", "[1]", "'not base64!'", "'AAAA' * 720_000", "None"])
+async def test_what_a_program_says_of_a_mounted_file_is_looked_at(host: Path, said: str) -> None:
+    async with sandbox_on("linux", policy=Policy(mounts=(FileMount(host / "read", "/data"),))) as box:
+        honest = mounted_files._PROGRAM
+        try:
+            mounted_files._PROGRAM = f"{{'did': {said}}}"  # type: ignore[misc]
+            for asked in (box.read_file("/data/f"), box.list_files("/data")):
+                with pytest.raises(OSError, match="makes no sense"):
+                    await asked
+        finally:
+            mounted_files._PROGRAM = honest  # type: ignore[misc]

@@ -48,7 +48,6 @@ class LocalEnvironment(StrandsSandbox):
             folder = os.path.abspath(os.path.expanduser(working_dir))
             if not os.path.isdir(folder):
                 raise InvalidValue(f"working_dir must be a folder that is there, not {os.fspath(working_dir)!r}")
-        self._most_bytes = (policy or Policy()).limits.file_mib * 2**20
         super().__init__(
             "process", policy=policy, env=env, allow_unisolated=True, code_tools=code_tools, working_dir=folder
         )
@@ -70,7 +69,7 @@ class LocalEnvironment(StrandsSandbox):
         if (place := self._place_of(path)) is None:
             return await super().read_file(path, **kwargs)
         with told(path):
-            return await run_blocking(host_files.read, place, self._most_bytes)
+            return await run_blocking(host_files.read, place, self.most_bytes)
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
         """Create or replace a file, making its parent folders; see `StrandsSandbox.write_file`."""

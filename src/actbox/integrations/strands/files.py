@@ -15,6 +15,7 @@ from strands.sandbox.errors import SandboxPathNotFoundError
 
 import actbox
 from actbox.core.errors import FileError, InvalidValue
+from actbox.core.limits import Limits
 from actbox.core.mounts import FileMount
 from actbox.sandbox.paths import NO_FOLDER
 
@@ -28,6 +29,9 @@ class FilesOfWorkspace(Sandbox):
     """The sandbox of ours."""
     mounts: tuple[FileMount, ...] = ()
     """What is mounted in it: there programs read and write for us, with the rights that they have."""
+
+    most_bytes: int = Limits().file_mib * 2**20
+    """So large a file of the host may be that is read whole: the policy's `Limits.file_mib`."""
 
     @abstractmethod
     async def ready(self) -> actbox.Sandbox:
@@ -46,7 +50,9 @@ class FilesOfWorkspace(Sandbox):
         box = await self.ready()
         with told(path):
             inside = self.path_of(path)
-            return await (mounted_files.read(box, inside) if self._is_mounted(inside) else box.read_file(inside))
+            if self._is_mounted(inside):
+                return await mounted_files.read(box, inside, self.most_bytes)
+            return await box.read_file(inside)
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
         """Create or replace a file, making its parent folders. Raises `FileError`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
-from typing import Any, Final
+from typing import Final
 
 from strands.sandbox import FileInfo
 
@@ -14,9 +14,14 @@ from actbox.core.errors import FileError
 
 # As base64 it is a third more; a program's value may have 4 MiB.
 _PIECE_BYTES: Final = 2 * 2**20
+_MOST_NAME_BYTES: Final = 255
 
+# What is imported is Python's own: programs may have put modules into the working folder.
 _PROGRAM: Final = """
-import base64, os, shutil
+import os, sys
+here = os.path.realpath(os.getcwd())
+sys.path[:] = [path for path in sys.path if path and not (os.path.realpath(path) + "/").startswith(here + "/")]
+import base64, errno, shutil, stat
 place, data = base64.b64decode(place), base64.b64decode(data)
 
 def text(content):
@@ -29,7 +34,12 @@ def entry_of(entry):
 
 def do():
     if verb == "read":
-        with open(place, "rb") as file:
+        with open(place, "rb", opener=lambda path, flags: os.open(path, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "is not a regular file")
+            if found.st_size > most:
+                raise OSError(errno.EFBIG, "is larger than a file may be here")
             file.seek(start)
             return text(file.read(size))
     if verb == "write":
@@ -52,12 +62,15 @@ answer
 """
 
 
-async def read(box: actbox.Sandbox, path: str) -> bytes:
-    """Return a file's content. Raises `FileError`."""
+async def read(box: actbox.Sandbox, path: str, most: int) -> bytes:
+    """Return the content of a regular file. Raises `FileError`, also beyond `most` bytes."""
     pieces: list[bytes] = []
     while not pieces or len(pieces[-1]) == _PIECE_BYTES:
         start = len(pieces) * _PIECE_BYTES
-        pieces.append(base64.b64decode(await _do(box, path, "read", start=start, size=_PIECE_BYTES)))
+        if start > most:  # it grows
+            raise FileError(errno.EFBIG, f"{path}: has more than {most:,} bytes, which is what a file may have here")
+        said = await _do(box, path, "read", start=start, size=_PIECE_BYTES, most=most)
+        pieces.append(_bytes_of(path, said, _PIECE_BYTES))
     return b"".join(pieces)
 
 
@@ -74,25 +87,52 @@ async def remove(box: actbox.Sandbox, path: str, recursive: bool) -> None:
 
 async def entries(box: actbox.Sandbox, path: str) -> list[FileInfo]:
     """Return the entries of a folder, sorted by name. Raises `FileError`."""
-    found = [
-        FileInfo(os.fsdecode(base64.b64decode(name)), is_dir, size)
-        for name, is_dir, size in await _do(box, path, "list")
-    ]
-    return sorted(found, key=lambda entry: entry.name)
+    said = await _do(box, path, "list")
+    if not isinstance(said, list):
+        raise _senseless(path)
+    return sorted((_entry_of(path, item) for item in said), key=lambda entry: entry.name)
 
 
-async def _do(box: actbox.Sandbox, path: str, verb: str, *, data: bytes = b"", start: int = 0, size: int = 0) -> Any:
+def _entry_of(path: str, said: object) -> FileInfo:
+    match said:
+        case [str() as name, bool() | None as is_dir, int() | None as size]:
+            return FileInfo(os.fsdecode(_bytes_of(path, name, _MOST_NAME_BYTES)), is_dir, size)
+    raise _senseless(path)
+
+
+def _bytes_of(path: str, said: object, most: int) -> bytes:
+    """Return what was said in base64."""
+    if not isinstance(said, str):
+        raise _senseless(path)
+    try:
+        content = base64.b64decode(said, validate=True)
+    except ValueError as error:
+        raise _senseless(path) from error
+    if len(content) > most:
+        raise _senseless(path)
+    return content
+
+
+def _senseless(path: str) -> FileError:
+    return FileError(errno.EIO, f"{path}: the program that should look said what makes no sense")
+
+
+async def _do(
+    box: actbox.Sandbox, path: str, verb: str, *, data: bytes = b"", start: int = 0, size: int = 0, most: int = 0
+) -> object:
     inputs = {
         "place": base64.b64encode(os.fsencode(path)).decode(),
         "data": base64.b64encode(data).decode(),
         "verb": verb,
         "start": start,
         "size": size,
+        "most": most,
     }
     result = await box.run(actbox.Program(_PROGRAM, inputs=inputs))
     answer = result.value
     if not isinstance(answer, dict):
         raise FileError(errno.EIO, f"{path}: {result.error.message if result.error else 'the program said nothing'}")
     if "errno" in answer:
-        raise FileError(answer["errno"], f"{path}: {answer['why']}")
-    return answer["did"]
+        code = answer["errno"]
+        raise FileError(code if isinstance(code, int) else errno.EIO, f"{path}: {answer.get('why')}")
+    return answer.get("did")

@@ -55,7 +55,8 @@ class StrandsSandbox(FilesOfWorkspace):
 
     `working_dir` is the folder in which commands and code start and from which relative paths lead: `/workspace` unless
     told. The file methods reach what lies below `/workspace`, `/input` and `/output`, where they follow no link, and in
-    what `policy` mounts, where programs in the sandbox read and write for them.
+    what `policy` mounts, where programs in the sandbox read and write for them, and read regular files of at most
+    `Limits.file_mib`.
 
     `code_tools` are host functions that belong to the sandbox: code that runs in it calls them, and no model sees them.
 
@@ -79,7 +80,8 @@ class StrandsSandbox(FilesOfWorkspace):
             self.box = sandbox
         elif isinstance(sandbox, str):
             self.box = actbox.open_sandbox(sandbox, policy=policy, **options)
-            self.mounts = policy.mounts if policy is not None else ()
+            if policy is not None:
+                self.mounts, self.most_bytes = policy.mounts, policy.limits.file_mib * 2**20
         else:
             raise InvalidValue(f"sandbox is the name of an engine or a sandbox of ours, not {sandbox!r}")
         self.code_tools: Toolset = Toolset.of(code_tools)

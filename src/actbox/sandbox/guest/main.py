@@ -100,7 +100,9 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     owner = os.getpid()
     if message["t"] == "session":
         wait()
-        os.chdir(folder)
+        if failure := _enter(folder, message["name"]):
+            send_result(channel, failure)
+            os._exit(failure["exit"])
         serve_session(channel, save_figures)
 
     done: Dict[str, Any] = {"t": "done", "exit": 0}
@@ -115,12 +117,9 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
         names = bind_tools(message["tools"], channel, compiled.awaits, message["name"])
         names.update(message["inputs"])
     wait()
-    try:
-        os.chdir(folder)
-    except OSError as error:  # an earlier program took its own rights to it
+    if failure := _enter(folder, message["name"]):
         compiled = None
-        done["error"] = describe_exception(error, message["name"])
-        done["exit"] = 1
+        done.update(failure)
     if compiled is not None:
         _run(compiled, message, names, done, save_figures, owner)
     wait_for_threads()
@@ -131,6 +130,15 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     done["cpu_ms"] = (time.process_time() - started) * 1000
     done["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     os._exit(done["exit"] if send_result(channel, done) else EXIT_CHANNEL_LOST)
+
+
+def _enter(folder: str, name: str) -> Optional[Dict[str, Any]]:
+    """Go to the working folder; return what ends the program where an earlier one has shut it."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        return {"t": "done", "exit": 1, "error": describe_exception(error, name)}
+    return None
 
 
 def _run(
