@@ -19,6 +19,7 @@ from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
 from strands.sandbox.errors import SandboxTimeoutError
 
 from actbox.core.errors import ActboxError
+from actbox.sandbox.blocking import run_blocking
 
 from .sandbox import StrandsSandbox
 
@@ -98,6 +99,7 @@ async def run_wrapped(
             async for item in items:
                 yield item
         return
+
     place = f"/tmp/.actbox-shell-{secrets.token_hex(8)}"
     try:
         await sandbox.write_file(place, script)
@@ -133,14 +135,14 @@ async def _without_report(
                 for stream, of_stream in frames.items():
                     if text := of_stream.rest():
                         yield StreamChunk(text, stream)
-                stdout, _ = parted(item.stdout, report.token)
-                stderr, _ = parted(item.stderr, report.token)
-                inside = parted(item.stderr, report.token)[1] or parted(item.stdout, report.token)[1]
-                report.told = inside.split(":") if inside else None
+                stdout, in_stdout = await run_blocking(parted, item.stdout, report.token)
+                stderr, in_stderr = await run_blocking(parted, item.stderr, report.token)
+                inside = in_stderr or in_stdout
+                report.told = inside.split(":", 2) if inside else None
                 yield dataclasses.replace(item, stdout=stdout, stderr=stderr)
         except SandboxTimeoutError as error:
-            error.stdout, _ = parted(error.stdout, report.token)
-            error.stderr, _ = parted(error.stderr, report.token)
+            error.stdout, _ = await run_blocking(parted, error.stdout, report.token)
+            error.stderr, _ = await run_blocking(parted, error.stderr, report.token)
             raise
 
 
