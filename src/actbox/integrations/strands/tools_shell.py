@@ -36,9 +36,10 @@ def make_shell(
     """Return a tool that runs shell commands in `sandbox`, or in that of the agent that calls it.
 
     What `cd` and `export` do lasts for the agent that did it, in its conversation; the sandbox itself keeps nothing of
-    it, so that nobody else is led elsewhere (in a sandbox of Strands' own, whose commands get no standard input, each lies
-    in a file until it begins: there agents must trust each other). Commands of one agent run one after the other. Output comes as stream
-    events (`{"stream": "stdout", "text": "…"}`), and whole in the result, of each kind at most `max_chars` characters.
+    it, so that nobody else is led elsewhere. (A sandbox of Strands' own gives commands no standard input: there each
+    lies in a file until it begins, and agents that share it must trust each other.) Commands of one agent run one after
+    the other. Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and whole in the result, of each
+    kind at most `max_chars` characters.
     """
     shells = PerAgent(lambda _: ShellState())
 
