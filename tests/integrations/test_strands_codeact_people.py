@@ -149,8 +149,8 @@ async def test_a_question_about_calls_of_the_last_turn_leaves_it_the_last(linux:
 async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSandbox) -> None:
     agent = acting(linux, block("note('once')\npay('A-17')"), "I see.", tools=[pay, note])
     asked = await agent.invoke_async("go")
-    run, pause = [*paused_runs._runs.values()][-1]
-    paused_runs._expire(run.token, pause)
+    token = [*paused_runs._runs][-1]
+    paused_runs._expire(token)
     result = await agent.invoke_async(answers(asked))
     assert str(result) == "I see.\n"
     (observed,) = observations(agent)
@@ -172,8 +172,8 @@ def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_is_gone(
         )
 
     asked = made(block("note('once')\npay('A-17')"))("go")
-    for run, pause in list(paused_runs._runs.values()):  # as where the process was another
-        paused_runs._expire(run.token, pause)
+    for token in list(paused_runs._runs):  # as where the process was another
+        paused_runs._expire(token)
     back = made("I see.")
     assert str(back(answers(asked))) == "I see.\n"
     assert 'note({"text": "once"}) → returned' in observations(back)[0]
