@@ -51,7 +51,7 @@ test-engines: ## try the engines that need more than pip: installs Podman, gViso
 	@$(MAKE) engines-page
 
 .PHONY: test-hyperlight
-test-hyperlight: ## try Hyperlight, in emulated machines where this one has no hypervisor (ten minutes then)
+test-hyperlight: ## try Hyperlight, in emulated machines where this one has no hypervisor (which takes long)
 	@scripts/engines
 	@$(in_venv) && tests/vm/test-hyperlight -t 1500
 
