@@ -506,3 +506,21 @@ def test_ids_of_nested_calls_are_the_same_for_the_same_call_and_no_others() -> N
     ]
     assert first not in [nested_id(*other) for other in others]
     assert nested_id("outer", 1, "pay", {"raw": b"\xff"}).startswith("outer-1-")
+
+
+class OneIdForAll(ScriptedModel):
+    """A model that gives every call of its turns the same id, as none should."""
+
+    def _block(self, block: Any) -> Any:
+        self._calls = 0
+        return super()._block(block)
+
+
+async def test_of_several_calls_with_one_id_none_runs(linux: StrandsSandbox, desk: Desk) -> None:
+    programs = [(CALLER, {"code": f"look('{name}'); pay('{name}')"}) for name in ("ann", "bob")]
+    tools = [*desk.tools, programmatic_tool_caller]
+    agent = Agent(model=OneIdForAll(programs, "sorry"), tools=tools, sandbox=linux, callback_handler=None)
+    result = await agent.invoke_async("go")
+    assert (result.stop_reason, desk.done) == ("end_turn", [])
+    told = [block["toolResult"]["content"][0]["text"] for block in agent.messages[2]["content"]]
+    assert len(told) == 2 and all("the same id" in text for text in told)

@@ -94,6 +94,9 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
         if in_a_program.get():
             yield result_event(_refused(tool_use, _NESTED))
             return
+        if _is_ambiguous(agent, tool_use["toolUseId"]):
+            yield result_event(_refused(tool_use, _AMBIGUOUS))
+            return
         program, new, nested, wrong = "", None, None, ""
         try:
             program = program_of(tool_use["input"], tool_name=self._name)
@@ -171,6 +174,16 @@ programmatic_tool_caller = make_programmatic_tool_caller()
 
 
 _NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"
+
+_AMBIGUOUS = (
+    "several calls of this turn have the same id, and nobody could tell whose answers they get: none of them ran"
+)
+
+
+def _is_ambiguous(agent: Agent, tool_use_id: str) -> bool:
+    """Return whether the model has given several calls of its turn this id."""
+    blocks = agent.messages[-1]["content"] if agent.messages else []
+    return sum(block["toolUse"]["toolUseId"] == tool_use_id for block in blocks if "toolUse" in block) > 1
 
 
 def _sandbox_sentence(sandbox: object) -> str:
