@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -152,6 +152,26 @@ async def test_what_a_model_reads_of_a_program_is_bounded() -> None:
         assert "characters left out" in said
 
 
+@pytest_asyncio.fixture
+async def awaited(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Wait for the processes that Strands' own sandbox has killed: it does not, and they outlive the event loop."""
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def recorded(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", recorded)
+    yield
+    assert started
+    for process in started:
+        await process.communicate()
+    while [process for process in started if not cast("Any", process)._transport.is_closing()]:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("awaited")
 async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
     agent = agent_of(
         ("python", {"code": "print(6 * 7)"}),
