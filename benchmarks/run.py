@@ -36,6 +36,8 @@ SUBJECTS = (
     "throughput",
     "cancelling",
     "tool_calls",
+    "tool_mail",
+    "strands_calls",
     "memory",
     "forks",
     "cold_start",

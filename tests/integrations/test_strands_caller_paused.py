@@ -334,21 +334,6 @@ async def test_a_run_whose_sandbox_was_stopped_is_gone(linux: StrandsSandbox, de
     assert "stopped" in text_of(agent)
 
 
-def test_of_too_many_that_wait_the_oldest_is_gone(
-    linux: StrandsSandbox, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
-    monkeypatch.setattr(paused_runs, "_most", 1)
-    agent = agent_with(linux, PROGRAM, tools=desk.tools)
-    other_desk = Desk()
-    other = agent_with(linux, PROGRAM, tools=other_desk.tools)
-    asked, other_asked = agent("go"), other("go")
-    agent(answers(asked))
-    gone(agent, desk)
-    other(answers(other_asked))
-    assert other_desk.done == ["looked at a", "paid a", "looked at b"]
-
-
 def test_another_program_does_not_get_the_answer(linux: StrandsSandbox, desk: Desk) -> None:
     def change(event: BeforeToolCallEvent) -> None:
         if event.tool_use["name"] == CALLER and desk.done:
@@ -398,6 +383,41 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The runs that wait, of this test alone."""
     monkeypatch.setattr(paused_runs, "_runs", type(paused_runs._runs)())
     return paused_runs._runs  # type: ignore[return-value]
+
+
+def test_of_too_many_that_wait_for_one_agent_its_oldest_is_gone(
+    linux: StrandsSandbox, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paused_runs, "_most", 1)
+    desk, other_desk = Desk(), Desk()
+    other = agent_with(linux, PROGRAM, tools=other_desk.tools)
+    other_asked = other("go")
+    agent = agent_with(linux, tools=desk.tools)
+    agent.model = ScriptedModel([(CALLER, {"code": f"pay('{name}')\n'paid'"}) for name in "ab"], "done")
+    asked = agent("go")
+    assert len(asked.interrupts) == 2
+    agent(answers(asked))
+    assert text_of(agent).count("nothing was run again") == 1
+    assert len(desk.done) == 1
+    other(answers(other_asked))
+    assert other_desk.done == ["looked at a", "paid a", "looked at b"]
+
+
+def test_of_too_many_that_wait_in_a_process_one_is_gone_of_the_agent_with_the_most(
+    linux: StrandsSandbox, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paused_runs, "_most_of_all", 2)
+    greedy_desk, desk = Desk(), Desk()
+    greedy = agent_with(linux, tools=greedy_desk.tools)
+    greedy.model = ScriptedModel([(CALLER, {"code": f"pay('{name}')"}) for name in "ab"], "done")
+    greedy_asked = greedy("go")
+    agent = agent_with(linux, PROGRAM, tools=desk.tools)
+    asked = agent("go")
+    assert len(waiting) == 2
+    agent(answers(asked))
+    assert desk.done == ["looked at a", "paid a", "looked at b"]
+    greedy(answers(greedy_asked))
+    assert len(greedy_desk.done) == 1
 
 
 def wait_for_the_end(run: ProgramRun) -> None:

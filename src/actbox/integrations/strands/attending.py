@@ -33,6 +33,8 @@ LOOK_SECONDS: Final = 0.05
 """How often it is looked whether the agent was cancelled: Strands says so by a flag."""
 GATHER_SECONDS: Final = 0.1
 """How long further calls are begun after one was interrupted: those that a program makes at once come one by one."""
+BEGUN_AT_ONCE: Final = 16
+"""Calls that are begun before other work of the event loop has its turn: a program may gather thousands."""
 CANCEL_SECONDS: Final = 1.0
 """How long tools that watch the agent's cancel signal have to end by themselves."""
 
@@ -152,11 +154,14 @@ class Attendant:
                 self._untaken.append(said)
 
     def _begin_calls(self) -> None:
-        while self._untaken and self._may_begin():
+        for _ in range(BEGUN_AT_ONCE):
+            if not self._untaken or not self._may_begin():
+                return
             call = self._untaken.popleft()
             task = self._loop.create_task(self._answer(call))
             self._tasks[task] = call
             task.add_done_callback(self._over)
+        self._loop.call_soon(self._woken.set)  # after what these begin with
 
     def _may_begin(self) -> bool:
         if self._is_ending:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,8 +34,10 @@ from .program_run import ProgramRun, digest_of
 
 PAUSED_SECONDS: Final = 3600.0
 """How long a program waits for an answer."""
-MOST_PAUSED: Final = 100
-"""Programs that wait at once in this process; beyond it the one that has waited longest is ended."""
+MOST_PAUSED: Final = 20
+"""Programs of one agent that wait at once; beyond it the one that has waited longest is ended."""
+MOST_OF_ALL: Final = 500
+"""Programs that wait at once in this process; beyond it one ends of the agent that has the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class _Pause:
     """One time that a run waits. `dropped` ends it when nobody has its agent any more."""
 
     run: ProgramRun
+    owner: int
+    """The agent, as a number: a reference would keep it."""
     dropped: weakref.finalize[Any, Agent] | None = None
 
     def over(self) -> ProgramRun:
@@ -63,10 +67,12 @@ class _Pause:
 class PausedRuns:
     """The runs that wait, for all agents of this process."""
 
-    def __init__(self, *, most: int = MOST_PAUSED) -> None:
+    def __init__(self, *, most: int = MOST_PAUSED, most_of_all: int = MOST_OF_ALL) -> None:
         self._most = most
+        self._most_of_all = most_of_all
         self._lock = threading.Lock()
-        self._runs: OrderedDict[str, _Pause] = OrderedDict()
+        self._runs: dict[str, _Pause] = {}
+        """By token, the one that has waited longest first."""
         self._watched: weakref.WeakSet[Agent] = weakref.WeakSet()
 
     def pause(self, agent: Agent, tool_use_id: str, run: ProgramRun, *, seconds: float = PAUSED_SECONDS) -> None:
@@ -85,13 +91,24 @@ class PausedRuns:
             # Garbage is collected in any thread, which may hold the lock.
             dropped = weakref.finalize(agent, lambda token: loop.call_soon_threadsafe(self._expire, token), run.token)
             dropped.atexit = False  # a sandbox ends with the process by itself
-        pause = _Pause(run, dropped)
+        pause = _Pause(run, id(agent), dropped)
         with self._lock:
             self._runs[run.token] = pause
-            too_many = [self._runs.popitem(last=False)[1] for _ in range(len(self._runs) - self._most)]
-        for oldest in too_many:
-            oldest.over().end()
+            too_many = self._too_many(pause.owner)
+            if too_many is not None:
+                del self._runs[too_many.run.token]
+        if too_many is not None:
+            too_many.over().end()
         loop.call_soon_threadsafe(loop.call_later, seconds, self._expire, run.token, pause)
+
+    def _too_many(self, owner: int) -> _Pause | None:
+        """Return the run that has to end since `owner` has one more: of its own, unless others have as many."""
+        waiting = Counter(pause.owner for pause in self._runs.values())
+        if waiting[owner] <= self._most:
+            if len(self._runs) <= self._most_of_all:
+                return None
+            owner, _ = waiting.most_common(1)[0]
+        return next(pause for pause in self._runs.values() if pause.owner == owner)
 
     def resume(self, agent: Agent, tool_use_id: str, program: str) -> ProgramRun | Gone | None:
         """Return the run of a call that Strands makes again, or what is known of one that is gone; `None` for a new
