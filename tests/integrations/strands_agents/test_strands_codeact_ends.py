@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
+import pytest_asyncio
 from pydantic import BaseModel
 from strands import Agent, ToolContext, tool
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, BeforeToolCallEvent
@@ -22,16 +22,14 @@ from actbox.core.errors import InvalidValue, Unsupported
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.plugin import CodeActPlugin
 from tests.conftest import engine_check
-from tests.integrations.strands_acting import acting, block, observations, roles, seen, told
-from tests.integrations.strands_scripted import ScriptedModel
+from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 @pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
-        assert not opened._sessions, "a session was left open"
+async def linux(linux: StrandsSandbox) -> AsyncIterator[StrandsSandbox]:
+    yield linux
+    assert not linux._sessions, "a session was left open"
 
 
 def passes_of(agent: Agent) -> list[str | None]:

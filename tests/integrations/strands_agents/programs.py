@@ -8,7 +8,7 @@ from typing import Any
 from strands import Agent
 
 from actbox.integrations.strands import StrandsSandbox, programmatic_tool_caller
-from tests.integrations.strands_scripted import ScriptedModel
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 CALLER = "programmatic_tool_caller"
 

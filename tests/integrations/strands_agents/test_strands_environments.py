@@ -26,7 +26,7 @@ from actbox.integrations.strands import (
     shell,
 )
 from tests.conftest import engine_check
-from tests.integrations.strands_places import agent_of, answers
+from tests.integrations.strands_agents.places import agent_of, answers
 
 
 async def test_the_local_environment_is_this_machine_and_says_so() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
@@ -21,15 +19,8 @@ from actbox.core.errors import InvalidValue
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.plugin import CodeActPlugin
 from tests.conftest import engine_check
-from tests.integrations.strands_acting import acting, block, observations, seen
-from tests.integrations.strands_scripted import ScriptedModel
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
+from tests.integrations.strands_agents.acting import acting, block, observations, seen
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 def agent_of(plugin: CodeActPlugin, *turns: Any, **more: Any) -> Agent:

@@ -8,7 +8,7 @@ from typing import Any
 from strands import Agent
 
 from actbox.integrations.strands.plugin import CodeActPlugin
-from tests.integrations.strands_scripted import ScriptedModel, Turn
+from tests.integrations.strands_agents.scripted import ScriptedModel, Turn
 
 
 def block(program: str, language: str = "python") -> str:

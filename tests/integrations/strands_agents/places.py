@@ -9,11 +9,8 @@ import pytest
 from strands import Agent
 
 from actbox.integrations.strands import StrandsSandbox
-from tests.conftest import engine_check, with_marks
-from tests.integrations.strands_scripted import ScriptedModel
-
-ENGINES = with_marks(["linux", "container"])
-"""The engines on which a test runs that is about the sandbox itself, as parameters of a fixture."""
+from tests.conftest import engine_check
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 def sandbox_on(engine: str, **options: Any) -> StrandsSandbox:

@@ -6,12 +6,10 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
@@ -25,25 +23,8 @@ from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_c
 from actbox.integrations.strands.nested import nested_id
 from actbox.integrations.strands.paused import paused_runs
 from actbox.integrations.strands.program_run import Ended, ProgramRun
-from tests.conftest import engine_check
-from tests.integrations.strands_programs import CALLER, agent_with, answers, run, status_of, text_of
-from tests.integrations.strands_scripted import ScriptedModel
-
-
-@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    found = engine_check(request.param)
-    if not found.works:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    async with StrandsSandbox(request.param) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
+from tests.integrations.strands_agents.programs import CALLER, agent_with, answers, run, status_of, text_of
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 class Desk:

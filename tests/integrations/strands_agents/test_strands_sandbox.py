@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
-import pytest_asyncio
 from strands import Agent, tool
 from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
 from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
@@ -18,8 +16,8 @@ from strands.vended_tools import file_editor, python_repl, shell
 import actbox
 from actbox import InvalidValue, Limits, Policy, Unsupported
 from actbox.integrations.strands import StrandsSandbox
-from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on, shells
-from tests.integrations.strands_scripted import ScriptedModel
+from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 def double(number: int) -> int:
@@ -27,21 +25,15 @@ def double(number: int) -> int:
     return number * 2
 
 
-@pytest_asyncio.fixture(params=ENGINES)
-async def box(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    async with sandbox_on(request.param) as sandbox:
-        yield sandbox
+async def test_it_is_a_sandbox_of_strands_over_one_of_ours(sandbox: StrandsSandbox) -> None:
+    assert isinstance(sandbox, Sandbox)
+    assert isinstance(sandbox.box, actbox.Sandbox)
+    assert sandbox.traits is sandbox.box.traits
+    assert (await sandbox.execute("echo hello")).stdout == "hello\n"
 
 
-async def test_it_is_a_sandbox_of_strands_over_one_of_ours(box: StrandsSandbox) -> None:
-    assert isinstance(box, Sandbox)
-    assert isinstance(box.box, actbox.Sandbox)
-    assert box.traits is box.box.traits
-    assert (await box.execute("echo hello")).stdout == "hello\n"
-
-
-async def test_a_command_streams_its_output_before_its_result(box: StrandsSandbox) -> None:
-    items = [item async for item in box.execute_streaming("echo out; echo err >&2; exit 3")]
+async def test_a_command_streams_its_output_before_its_result(sandbox: StrandsSandbox) -> None:
+    items = [item async for item in sandbox.execute_streaming("echo out; echo err >&2; exit 3")]
     assert items[-1] == ExecutionResult(3, "out\n", "err\n")
     assert {(item.stream_type, item.data) for item in items[:-1] if isinstance(item, StreamChunk)} == {
         ("stdout", "out\n"),
@@ -49,38 +41,38 @@ async def test_a_command_streams_its_output_before_its_result(box: StrandsSandbo
     }
 
 
-async def test_each_call_starts_where_and_with_what_it_says_and_leaves_nothing_of_it(box: StrandsSandbox) -> None:
-    await box.execute("mkdir -p deep/er; cd deep; export A=1")
-    assert (await box.execute('pwd; echo "[$A]"')).stdout == "/workspace\n[]\n"
-    given = await box.execute('pwd; echo "[$A]"', cwd="deep/er", env={"A": 'it\'s \n "one"'})
+async def test_each_call_starts_where_and_with_what_it_says_and_leaves_nothing_of_it(sandbox: StrandsSandbox) -> None:
+    await sandbox.execute("mkdir -p deep/er; cd deep; export A=1")
+    assert (await sandbox.execute('pwd; echo "[$A]"')).stdout == "/workspace\n[]\n"
+    given = await sandbox.execute('pwd; echo "[$A]"', cwd="deep/er", env={"A": 'it\'s \n "one"'})
     assert given.stdout == '/workspace/deep/er\n[it\'s \n "one"]\n'
-    assert (await box.execute("pwd", cwd="/usr")).stdout == "/usr\n"
+    assert (await sandbox.execute("pwd", cwd="/usr")).stdout == "/usr\n"
 
 
-async def test_code_starts_where_and_with_what_it_says_in_a_fresh_interpreter(box: StrandsSandbox) -> None:
-    await box.write_file("deep/er/x", b"1")
+async def test_code_starts_where_and_with_what_it_says_in_a_fresh_interpreter(sandbox: StrandsSandbox) -> None:
+    await sandbox.write_file("deep/er/x", b"1")
     code = "import os\nprint(os.getcwd(), os.environ.get('A'), sorted(set(globals()) & {'folder', 'variables', 'sys'}))"
-    assert (await box.execute_code(code)).stdout == "/workspace None []\n"
-    given = await box.execute_code(code, "python3", cwd="deep/er", env={"A": "1"})
+    assert (await sandbox.execute_code(code)).stdout == "/workspace None []\n"
+    given = await sandbox.execute_code(code, "python3", cwd="deep/er", env={"A": "1"})
     assert given.stdout == "/workspace/deep/er 1 []\n"
-    await box.execute_code("kept = 1", cwd="deep")
-    assert "NameError: name 'kept' is not defined" in (await box.execute_code("kept", cwd="deep")).stderr
+    await sandbox.execute_code("kept = 1", cwd="deep")
+    assert "NameError: name 'kept' is not defined" in (await sandbox.execute_code("kept", cwd="deep")).stderr
 
 
-async def test_a_program_that_fails_says_so_as_its_interpreter_would(box: StrandsSandbox) -> None:
+async def test_a_program_that_fails_says_so_as_its_interpreter_would(sandbox: StrandsSandbox) -> None:
     for cwd in (None, "/tmp"):
-        result = await box.execute_code("print('before')\n1 / 0", cwd=cwd)
+        result = await sandbox.execute_code("print('before')\n1 / 0", cwd=cwd)
         assert (result.exit_code, result.stdout) == (1, "before\n")
         assert result.stderr.startswith("Traceback (most recent call last):")
         assert "line 2" in result.stderr
         assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
-        ended = await box.execute_code("import sys\nsys.exit(3)", cwd=cwd)
+        ended = await sandbox.execute_code("import sys\nsys.exit(3)", cwd=cwd)
         assert (ended.exit_code, ended.stderr) == (3, "")
 
 
-async def test_what_is_streamed_of_standard_error_is_what_the_result_has(box: StrandsSandbox) -> None:
+async def test_what_is_streamed_of_standard_error_is_what_the_result_has(sandbox: StrandsSandbox) -> None:
     chunks, result = [], None
-    async for item in box.execute_code_streaming("import sys\nprint('x', file=sys.stderr)\n1/0"):
+    async for item in sandbox.execute_code_streaming("import sys\nprint('x', file=sys.stderr)\n1/0"):
         if isinstance(item, StreamChunk):
             chunks.append(item.data)
         else:
@@ -90,32 +82,32 @@ async def test_what_is_streamed_of_standard_error_is_what_the_result_has(box: St
     assert result.stderr.startswith("x\nTraceback")
 
 
-async def test_files_that_a_program_leaves_in_output_come_with_its_result(box: StrandsSandbox) -> None:
-    result = await box.execute_code("open('/output/plot.png', 'wb').write(b'\\x89PNG')")
+async def test_files_that_a_program_leaves_in_output_come_with_its_result(sandbox: StrandsSandbox) -> None:
+    result = await sandbox.execute_code("open('/output/plot.png', 'wb').write(b'\\x89PNG')")
     (file,) = result.output_files
     assert (file.name, file.content, file.mime_type) == ("plot.png", b"\x89PNG", "image/png")
 
 
-async def test_languages_go_by_the_names_of_their_interpreters(box: StrandsSandbox) -> None:
+async def test_languages_go_by_the_names_of_their_interpreters(sandbox: StrandsSandbox) -> None:
     for name in ("python", "python3", "Python", "py"):
-        assert (await box.execute_code("print(6 * 7)", name)).stdout == "42\n"
-    assert (await box.execute_code("echo ${BASH_VERSION:+bash}; exit 4", "bash")).exit_code == 4
-    assert (await box.execute_code("echo $0", "sh", cwd="/usr")).exit_code == 0
+        assert (await sandbox.execute_code("print(6 * 7)", name)).stdout == "42\n"
+    assert (await sandbox.execute_code("echo ${BASH_VERSION:+bash}; exit 4", "bash")).exit_code == 4
+    assert (await sandbox.execute_code("echo $0", "sh", cwd="/usr")).exit_code == 0
     with pytest.raises(Unsupported, match="runs Python; the node engine runs JavaScript"):
-        await box.execute_code("1", "node")
+        await sandbox.execute_code("1", "node")
     with pytest.raises(Unsupported, match="no engine runs 'ruby'"):
-        await box.execute_code("puts 1", "ruby")
+        await sandbox.execute_code("puts 1", "ruby")
     with pytest.raises(Unsupported, match="no engine runs 'python3; rm'"):
-        await box.execute_code("1", "python3; rm")
+        await sandbox.execute_code("1", "python3; rm")
 
 
-async def test_a_timeout_is_strands_error_with_what_was_printed(box: StrandsSandbox) -> None:
+async def test_a_timeout_is_strands_error_with_what_was_printed(sandbox: StrandsSandbox) -> None:
     with pytest.raises(SandboxTimeoutError, match=r"stopped after 0.5 seconds") as command:
-        await box.execute("echo out; echo err >&2; exec sleep 60", timeout=0.5)
+        await sandbox.execute("echo out; echo err >&2; exec sleep 60", timeout=0.5)
     assert (command.value.stdout, command.value.stderr) == ("out\n", "err\n")
     for cwd in (None, "/tmp"):
         with pytest.raises(SandboxTimeoutError) as code:
-            await box.execute_code("print('out', flush=True)\nwhile True: pass", timeout=2, cwd=cwd)
+            await sandbox.execute_code("print('out', flush=True)\nwhile True: pass", timeout=2, cwd=cwd)
         assert code.value.stdout == "out\n"
 
 
@@ -182,41 +174,51 @@ async def test_where_code_cannot_start_elsewhere_is_told() -> None:
             await monty.execute_code("1", env={"A": "1"})
 
 
-async def test_files_come_and_go_as_bytes(box: StrandsSandbox) -> None:
+async def test_files_come_and_go_as_bytes(sandbox: StrandsSandbox) -> None:
     data = bytes(range(256))
-    await box.write_file("new/folder/data.bin", data)
-    assert await box.read_file("/workspace/new/folder/data.bin") == data
-    assert await box.read_file("new/other/../folder/./data.bin") == data
-    assert (await box.execute("cksum < new/folder/data.bin")).stdout.endswith(" 256\n")
-    (listed,) = await box.list_files("new/folder")
+    await sandbox.write_file("new/folder/data.bin", data)
+    assert await sandbox.read_file("/workspace/new/folder/data.bin") == data
+    assert await sandbox.read_file("new/other/../folder/./data.bin") == data
+    assert (await sandbox.execute("cksum < new/folder/data.bin")).stdout.endswith(" 256\n")
+    (listed,) = await sandbox.list_files("new/folder")
     assert (listed.name, listed.is_dir, listed.size) == ("data.bin", False, 256)
-    await box.remove_file("new/folder/data.bin")
-    assert await box.list_files("new/folder") == []
-    await box.write_text("text", "Grüße")
-    assert await box.read_text("text") == "Grüße"
+    await sandbox.remove_file("new/folder/data.bin")
+    assert await sandbox.list_files("new/folder") == []
+    await sandbox.write_text("text", "Grüße")
+    assert await sandbox.read_text("text") == "Grüße"
 
 
-async def test_what_is_missing_is_told_apart_from_what_fails(box: StrandsSandbox) -> None:
-    await box.execute("mkdir folder; touch folder/x; ln -s /etc/passwd link")
-    for call in (box.read_file("nope"), box.remove_file("nope"), box.list_files("nope"), box.list_files("folder/x")):
+async def test_what_is_missing_is_told_apart_from_what_fails(sandbox: StrandsSandbox) -> None:
+    await sandbox.execute("mkdir folder; touch folder/x; ln -s /etc/passwd link")
+    for call in (
+        sandbox.read_file("nope"),
+        sandbox.remove_file("nope"),
+        sandbox.list_files("nope"),
+        sandbox.list_files("folder/x"),
+    ):
         with pytest.raises(SandboxPathNotFoundError):
             await call
-    for failing in (box.read_file("folder"), box.read_file("link"), box.remove_file("folder"), box.read_file("")):
+    for failing in (
+        sandbox.read_file("folder"),
+        sandbox.read_file("link"),
+        sandbox.remove_file("folder"),
+        sandbox.read_file(""),
+    ):
         with pytest.raises(OSError, match=r"folder|link|path") as raised:
             await failing
         assert not isinstance(raised.value, FileNotFoundError)
     for outside in ("/etc/passwd", "../etc/passwd", "/workspace/../etc/passwd"):
         with pytest.raises(OSError, match="outside the workspace"):
-            await box.read_file(outside)
+            await sandbox.read_file(outside)
         with pytest.raises(OSError, match="outside the workspace"):
-            await box.write_file(outside, b"")
-    await box.remove_file("folder", recursive=True)
-    await box.remove_file("link")
-    assert {entry.name for entry in await box.list_files()} == {"input", "output"}
+            await sandbox.write_file(outside, b"")
+    await sandbox.remove_file("folder", recursive=True)
+    await sandbox.remove_file("link")
+    assert {entry.name for entry in await sandbox.list_files()} == {"input", "output"}
 
 
-async def test_above_the_workspace_only_the_way_to_it_is_listed(box: StrandsSandbox) -> None:
-    assert [(entry.name, entry.is_dir) for entry in await box.list_files("/")] == [
+async def test_above_the_workspace_only_the_way_to_it_is_listed(sandbox: StrandsSandbox) -> None:
+    assert [(entry.name, entry.is_dir) for entry in await sandbox.list_files("/")] == [
         ("input", True),
         ("output", True),
         ("workspace", True),
@@ -224,12 +226,12 @@ async def test_above_the_workspace_only_the_way_to_it_is_listed(box: StrandsSand
 
 
 async def test_the_working_folder_is_where_everything_starts() -> None:
-    async with sandbox_on("linux", working_dir="project") as box:
-        assert box.working_dir == "/workspace/project"
-        assert (await box.execute("pwd; echo 1 > file")).stdout == "/workspace/project\n"
-        assert (await box.execute_code("print(open('file').read())")).stdout == "1\n\n"
-        assert await box.read_file("file") == b"1\n"
-        assert [entry.name for entry in await box.list_files()] == ["file"]
+    async with sandbox_on("linux", working_dir="project") as sandbox:
+        assert sandbox.working_dir == "/workspace/project"
+        assert (await sandbox.execute("pwd; echo 1 > file")).stdout == "/workspace/project\n"
+        assert (await sandbox.execute_code("print(open('file').read())")).stdout == "1\n\n"
+        assert await sandbox.read_file("file") == b"1\n"
+        assert [entry.name for entry in await sandbox.list_files()] == ["file"]
     async with sandbox_on("linux", working_dir="/usr") as elsewhere:
         assert (await elsewhere.execute("pwd")).stdout == "/usr\n"
 
@@ -237,7 +239,7 @@ async def test_the_working_folder_is_where_everything_starts() -> None:
 # With agents
 
 
-async def test_the_tools_that_strands_vends_work_in_it(box: StrandsSandbox) -> None:
+async def test_the_tools_that_strands_vends_work_in_it(sandbox: StrandsSandbox) -> None:
     agent = agent_of(
         ("shell", {"command": "echo 'x = 1' > a.py"}),
         ("python_repl", {"code": "exec(open('a.py').read()); print(x + 1)"}),
@@ -245,7 +247,7 @@ async def test_the_tools_that_strands_vends_work_in_it(box: StrandsSandbox) -> N
         ("file_editor", {"command": "view", "path": "/workspace"}),
         ("shell", {"command": "cat a.py"}),
         tools=[shell, python_repl, file_editor],
-        sandbox=box,
+        sandbox=sandbox,
     )
     await agent.invoke_async("go")
     said = answers(agent)
@@ -254,7 +256,7 @@ async def test_the_tools_that_strands_vends_work_in_it(box: StrandsSandbox) -> N
     assert '"output": "x = 5\\n"' in said[4]
 
 
-async def test_it_vends_its_own_tools_under_strands_names_and_a_users_tool_wins(box: StrandsSandbox) -> None:
+async def test_it_vends_its_own_tools_under_strands_names_and_a_users_tool_wins(sandbox: StrandsSandbox) -> None:
     @tool(name="shell")
     def mine(command: str) -> str:
         """Mine."""
@@ -265,12 +267,12 @@ async def test_it_vends_its_own_tools_under_strands_names_and_a_users_tool_wins(
         ("python_repl", {"code": "print(1)\n2"}),
         ("file_editor", {"command": "create", "path": "/workspace/x", "file_text": "1"}),
         tools=[mine],
-        sandbox=box,
+        sandbox=sandbox,
     )
     assert sorted(agent.tool_names) == ["file_editor", "python_repl", "shell"]
     await agent.invoke_async("go")
     assert answers(agent)[:2] == ["not run: echo hi", "[stdout]\n1\n\n[value]\n2"]
-    assert await box.read_file("x") == b"1"
+    assert await sandbox.read_file("x") == b"1"
 
 
 def test_an_engine_without_commands_or_files_vends_no_tool_for_them() -> None:
@@ -282,13 +284,13 @@ def test_an_engine_without_commands_or_files_vends_no_tool_for_them() -> None:
 
 
 def test_an_agent_is_called_again_and_again_and_from_a_running_event_loop() -> None:
-    box = sandbox_on("linux")
+    sandbox = sandbox_on("linux")
     agent = Agent(
         ScriptedModel(
             ("shell", {"command": "echo 1 > f"}), "ok", ("shell", {"command": "cat f"}), "ok",
             ("shell", {"command": "cat f f"}), "ok",
         ),
-        sandbox=box,
+        sandbox=sandbox,
         callback_handler=None,
     )  # fmt: skip
     agent("each call has an event loop of its own")
@@ -296,16 +298,16 @@ def test_an_agent_is_called_again_and_again_and_from_a_running_event_loop() -> N
 
     async def as_in_a_notebook() -> None:
         agent("called by code that runs in an event loop")
-        assert (await box.execute("cat f")).stdout == "1\n"
+        assert (await sandbox.execute("cat f")).stdout == "1\n"
 
     asyncio.run(as_in_a_notebook())
     assert [said["output"] for said in shells(agent)] == ["", "1\n", "1\n1\n"]
-    asyncio.run(box.stop())
+    asyncio.run(sandbox.stop())
 
 
 async def test_two_agents_share_one_sandbox_at_once() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         writes = [("shell", {"command": f"echo {number} > file-{number}"}) for number in range(4)]
-        agents = [agent_of([*writes[:2]], sandbox=box), agent_of([*writes[2:]], sandbox=box)]
+        agents = [agent_of([*writes[:2]], sandbox=sandbox), agent_of([*writes[2:]], sandbox=sandbox)]
         await asyncio.gather(*(agent.invoke_async("go") for agent in agents))
-        assert {entry.name for entry in await box.list_files()} >= {f"file-{number}" for number in range(4)}
+        assert {entry.name for entry in await sandbox.list_files()} >= {f"file-{number}" for number in range(4)}

@@ -6,11 +6,9 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from pydantic import BaseModel
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
@@ -30,30 +28,12 @@ from actbox.integrations.strands import (
     programmatic_tool_caller,
     shell,
 )
-from tests.conftest import engine_check
-from tests.integrations.strands_programs import CALLER, agent_with, run, seen_by, status_of, text_of
-from tests.integrations.strands_scripted import ScriptedModel
+from tests.integrations.strands_agents.programs import CALLER, agent_with, run, seen_by, status_of, text_of
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
-@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    """A sandbox of each engine that the main stories are told on."""
-    found = engine_check(request.param)
-    if not found.works:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    async with StrandsSandbox(request.param) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
 
 
 @tool

@@ -17,7 +17,7 @@ from strands.sandbox.errors import SandboxPathNotFoundError
 import actbox
 from actbox import InvalidValue, Policy, SandboxStopped
 from actbox.integrations.strands import StrandsSandbox
-from tests.integrations.strands_places import sandbox_on
+from tests.integrations.strands_agents.places import sandbox_on
 
 
 async def test_it_starts_when_it_is_first_used_and_not_again_after_stop() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
@@ -17,15 +15,7 @@ from strands.session import FileSessionManager
 
 from actbox.content.render import MAX_CHARS
 from actbox.integrations.strands import StrandsSandbox
-from tests.conftest import engine_check
-from tests.integrations.strands_acting import acting, block, observations, roles, seen
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
+from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen
 
 
 @tool

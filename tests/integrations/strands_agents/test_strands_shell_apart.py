@@ -15,7 +15,8 @@ from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvi
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.shell_state import ShellState
 from actbox.integrations.strands.shell_wrapper import OWN, Frames, Report, run_wrapped
-from tests.integrations.strands_places import ENGINES, sandbox_on
+from tests.integrations.strands_agents.conftest import ENGINES
+from tests.integrations.strands_agents.places import sandbox_on
 
 FIRST = {f"{OWN}folder": ".", f"{OWN}before": "", f"{OWN}unset": ""}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
-import pytest_asyncio
 from strands import Agent
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.session.file_session_manager import FileSessionManager
@@ -22,14 +20,8 @@ from actbox.integrations.strands import (
     python,
     shell,
 )
-from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on, shells, statuses
-from tests.integrations.strands_scripted import ScriptedModel
-
-
-@pytest_asyncio.fixture(params=ENGINES)
-async def box(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    async with sandbox_on(request.param) as sandbox:
-        yield sandbox
+from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells, statuses
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
 async def commands(sandbox: Any, *lines: str, tool: Any = shell) -> list[dict[str, Any]]:
@@ -39,9 +31,9 @@ async def commands(sandbox: Any, *lines: str, tool: Any = shell) -> list[dict[st
     return shells(agent)
 
 
-async def test_cd_and_export_last_for_the_agent_that_did_them_and_for_nobody_else(box: StrandsSandbox) -> None:
+async def test_cd_and_export_last_for_the_agent_that_did_them_and_for_nobody_else(sandbox: StrandsSandbox) -> None:
     first, second, third, fourth = await commands(
-        box,
+        sandbox,
         "mkdir -p a/b; cd a; export ONE='1 \"x\"\n2' TWO=2; not_exported=3",
         'cd b; printf "%s|%s|%s" "$ONE" "$TWO" "$not_exported"; unset TWO',
         'pwd; echo "[$TWO]"; cd -',
@@ -51,29 +43,29 @@ async def test_cd_and_export_last_for_the_agent_that_did_them_and_for_nobody_els
     assert second["output"] == '1 "x"\n2|2|'
     assert third["output"] == "/workspace/a/b\n[]\n/workspace/a\n"
     assert (fourth["output"], fourth["folder"]) == ("/workspace/a\n", "/workspace/a")
-    (alone,) = await commands(box, 'pwd; echo "[$ONE]"')
+    (alone,) = await commands(sandbox, 'pwd; echo "[$ONE]"')
     assert alone["output"] == "/workspace\n[]\n"
-    assert (await box.execute('pwd; echo "[$ONE]"')).stdout == "/workspace\n[]\n"
-    assert {entry.name for entry in await box.list_files()} == {"a", "input", "output"}
+    assert (await sandbox.execute('pwd; echo "[$ONE]"')).stdout == "/workspace\n[]\n"
+    assert {entry.name for entry in await sandbox.list_files()} == {"a", "input", "output"}
 
 
-async def test_a_variable_that_every_fresh_shell_has_can_be_unset_and_set_again(box: StrandsSandbox) -> None:
+async def test_a_variable_that_every_fresh_shell_has_can_be_unset_and_set_again(sandbox: StrandsSandbox) -> None:
     say = 'echo "[${HOME-unset}]"'
-    said = await commands(box, say, "unset HOME", say, say, "export HOME=/mine", say)
+    said = await commands(sandbox, say, "unset HOME", say, say, "export HOME=/mine", say)
     before = said[0]["output"]
     assert before != "[unset]\n"
     assert [said[place]["output"] for place in (2, 3, 5)] == ["[unset]\n", "[unset]\n", "[/mine]\n"]
-    assert (await box.execute(say)).stdout == before
+    assert (await sandbox.execute(say)).stdout == before
 
 
 async def test_two_agents_of_one_conversation_have_a_shell_each(tmp_path: Path) -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         agents = []
         for name in ("one", "other"):
             agent = Agent(
                 ScriptedModel(("shell", {"command": "pwd; cd /"}), "done"),
                 tools=[shell],
-                sandbox=box,
+                sandbox=sandbox,
                 callback_handler=None,
                 agent_id=name,
                 session_manager=FileSessionManager(session_id="shared", storage_dir=str(tmp_path)),
@@ -107,8 +99,8 @@ async def test_two_agents_of_one_conversation_have_a_shell_each(tmp_path: Path) 
     ],
 )
 async def test_state_is_kept_however_a_command_ends(command: str, exit_code: int) -> None:
-    async with sandbox_on("linux") as box:
-        _, ended, after = await commands(box, "mkdir a", command, 'pwd; echo "[$A]"')
+    async with sandbox_on("linux") as sandbox:
+        _, ended, after = await commands(sandbox, "mkdir a", command, 'pwd; echo "[$A]"')
         assert ended["exit_code"] == exit_code
         if "if then" in command:  # it was never begun
             assert after["output"] == "/workspace\n[]\n"
@@ -118,15 +110,15 @@ async def test_state_is_kept_however_a_command_ends(command: str, exit_code: int
 
 @pytest.mark.parametrize("command", ["cd a; kill -9 $$", "cd a; exec true", "trap : EXIT; cd a; exit 1"])
 async def test_a_command_that_cannot_tell_its_state_leaves_it_as_it_was_and_says_so(command: str) -> None:
-    async with sandbox_on("linux") as box:
-        _, ended, after = await commands(box, "mkdir a; export A=1", command, 'pwd; echo "[$A]"')
+    async with sandbox_on("linux") as sandbox:
+        _, ended, after = await commands(sandbox, "mkdir a; export A=1", command, 'pwd; echo "[$A]"')
         assert "as they were before it" in ended["note"]
         assert after["output"] == "/workspace\n[1]\n"
-        assert {entry.name for entry in await box.list_files()} == {"a", "input", "output"}
+        assert {entry.name for entry in await sandbox.list_files()} == {"a", "input", "output"}
 
 
 async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         agent = agent_of(
             ("shell", {"command": "mkdir a; cd a; export A=1"}),
             ("python", {"code": "import os; os.rmdir('/workspace/a')"}),
@@ -134,7 +126,7 @@ async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> No
             ("shell", {"command": 'pwd; ls; echo "[$A]"'}),
             ("shell", {"command": "mkdir b; cd b; rmdir ../b"}),
             tools=[shell, python],
-            sandbox=box,
+            sandbox=sandbox,
         )
         await agent.invoke_async("go")
         said = answers(agent)
@@ -145,9 +137,9 @@ async def test_a_folder_that_has_gone_is_told_and_nothing_runs_elsewhere() -> No
 
 
 async def test_variables_that_cannot_be_given_again_are_told() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         odd, many, after = await commands(
-            box,
+            sandbox,
             "export ODD=$(printf 'caf\\351') GOOD=1",
             "export BIG=$(head -c 120000 /dev/zero | tr '\\0' x)",
             'echo "[$ODD] [$GOOD] ${#BIG}"',
@@ -158,10 +150,10 @@ async def test_variables_that_cannot_be_given_again_are_told() -> None:
 
 
 async def test_a_command_is_never_spliced_into_another() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         quotes = "echo 'a'\"b\"\\c `echo d` $(echo e)\n# a comment"
         hidden, ends, long, many = await commands(
-            box, quotes, "}; echo x; }", f"echo {'x' * 200_000} | wc -c", "cat; echo 'end'\n"
+            sandbox, quotes, "}; echo x; }", f"echo {'x' * 200_000} | wc -c", "cat; echo 'end'\n"
         )
         assert hidden["output"] == "ab\\c d e\n" or hidden["output"] == "abc d e\n"
         assert ends["exit_code"] == 2
@@ -170,42 +162,42 @@ async def test_a_command_is_never_spliced_into_another() -> None:
 
 
 async def test_commands_of_one_agent_run_in_turn_and_those_of_two_at_once() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         together = agent_of(
             [("shell", {"command": f"mkdir d{number}; cd d{number}"}) for number in range(4)],
             ("shell", {"command": "pwd"}),
             tools=[shell],
-            sandbox=box,
+            sandbox=sandbox,
         )
         await together.invoke_async("go")
         folder = shells(together)[-1]["output"].strip().removeprefix("/workspace/")
         assert sorted(folder.split("/")) == ["d0", "d1", "d2", "d3"]
         # Each waits for the other's file: neither ends unless both run.
         wait = "touch {}; until [ -e {} ]; do sleep 0.01; done"
-        one = agent_of(("shell", {"command": wait.format("x", "y")}), tools=[shell], sandbox=box)
-        other = agent_of(("shell", {"command": wait.format("y", "x")}), tools=[shell], sandbox=box)
+        one = agent_of(("shell", {"command": wait.format("x", "y")}), tools=[shell], sandbox=sandbox)
+        other = agent_of(("shell", {"command": wait.format("y", "x")}), tools=[shell], sandbox=sandbox)
         await asyncio.gather(one.invoke_async("go"), other.invoke_async("go"))
         assert [said["exit_code"] for said in shells(one) + shells(other)] == [0, 0]
 
 
 async def test_output_comes_as_stream_events_while_a_command_runs() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         command = "echo first; until [ -e go ]; do sleep 0.01; done; echo second >&2"
-        agent = agent_of(("shell", {"command": command}), tools=[shell], sandbox=box)
+        agent = agent_of(("shell", {"command": command}), tools=[shell], sandbox=sandbox)
         seen = []
         async for event in agent.stream_async("go"):
             if piece := event.get("tool_stream_event"):
                 seen.append(piece["data"])
                 if piece["data"] == {"stream": "stdout", "text": "first\n"}:
-                    await box.write_file("go", b"")
+                    await sandbox.write_file("go", b"")
         assert seen[:2] == [{"stream": "stdout", "text": "first\n"}, {"stream": "stderr", "text": "second\n"}]
         assert shells(agent)[0]["output"] == "first\n"
 
 
 async def test_what_a_model_reads_of_a_command_is_bounded() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         short = make_shell(max_chars=1_000)
-        (said,) = await commands(box, "seq 100000; seq 100000 >&2", tool=short)
+        (said,) = await commands(sandbox, "seq 100000; seq 100000 >&2", tool=short)
         for stream in ("output", "error"):
             assert len(said[stream]) <= 1_000
             assert said[stream].startswith("1\n2\n")
@@ -214,7 +206,7 @@ async def test_what_a_model_reads_of_a_command_is_bounded() -> None:
 
 
 async def test_a_timeout_has_what_was_printed_and_the_shell_goes_on_as_before() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         agent = agent_of(
             ("shell", {"command": "mkdir a; cd a"}),
             ("shell", {"command": "echo out; cd /; exec sleep 60", "timeout": 0.5}),
@@ -222,7 +214,7 @@ async def test_a_timeout_has_what_was_printed_and_the_shell_goes_on_as_before() 
             ("shell", {"command": "pwd", "timeout": 0}),
             ("python", {"code": "1", "timeout": -1}),
             tools=[shell, python],
-            sandbox=box,
+            sandbox=sandbox,
         )
         await agent.invoke_async("go")
         assert statuses(agent) == ["success", "error", "success", "error", "error"]

@@ -28,15 +28,9 @@ from actbox.integrations.strands import (
     python_session,
     shell,
 )
-from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on, statuses
+from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, statuses
 
 ALL = (shell, python, python_session, file_read, file_write, file_editor)
-
-
-@pytest_asyncio.fixture(params=ENGINES)
-async def box(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    async with sandbox_on(request.param) as sandbox:
-        yield sandbox
 
 
 async def asked(sandbox: Any, *calls: tuple[str, dict[str, Any]], tools: Any = ALL) -> list[str]:
@@ -49,9 +43,9 @@ async def asked(sandbox: Any, *calls: tuple[str, dict[str, Any]], tools: Any = A
 # The sandbox that they share
 
 
-async def test_all_tools_of_an_agent_share_its_sandbox(box: StrandsSandbox) -> None:
+async def test_all_tools_of_an_agent_share_its_sandbox(sandbox: StrandsSandbox) -> None:
     said = await asked(
-        box,
+        sandbox,
         ("shell", {"command": "seq 3 > numbers.txt"}),
         ("python", {"code": "sum(int(line) for line in open('numbers.txt'))"}),
         ("file_editor", {"command": "str_replace", "path": "/workspace/numbers.txt", "old_str": "3", "new_str": "30"}),
@@ -80,13 +74,13 @@ async def test_tools_ask_for_the_sandbox_at_each_call() -> None:
 
 
 async def test_cancelling_an_agent_ends_what_its_tool_runs() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         for tool, arguments in (
             ("shell", {"command": "echo on; exec sleep 600"}),
             ("python", {"code": "print('on', flush=True)\nwhile True: pass"}),
             ("python_session", {"code": "import time\nprint('on', flush=True)\nwhile True: time.sleep(1)"}),
         ):
-            agent = agent_of((tool, arguments), tools=ALL, sandbox=box)
+            agent = agent_of((tool, arguments), tools=ALL, sandbox=sandbox)
             stopped = None
             async for event in agent.stream_async("go"):
                 if "tool_stream_event" in event:
@@ -99,13 +93,13 @@ async def test_cancelling_an_agent_ends_what_its_tool_runs() -> None:
 # Python
 
 
-async def test_each_program_of_python_starts_fresh_and_shows_its_value(box: StrandsSandbox) -> None:
+async def test_each_program_of_python_starts_fresh_and_shows_its_value(sandbox: StrandsSandbox) -> None:
     agent = agent_of(
         ("python", {"code": "kept = 1\nprint('out')\nkept + 1"}),
         ("python", {"code": "kept"}),
         ("python", {"code": "import asyncio\nawait asyncio.sleep(0, 'awaited')"}),
         tools=[python],
-        sandbox=box,
+        sandbox=sandbox,
     )
     await agent.invoke_async("go")
     said = answers(agent)
@@ -121,9 +115,9 @@ async def test_python_calls_the_sandboxs_tools_and_streams() -> None:
         await asyncio.sleep(0)
         return text.upper()
 
-    async with sandbox_on("linux", code_tools=[shout]) as box:
+    async with sandbox_on("linux", code_tools=[shout]) as sandbox:
         for tool in ("python", "python_session"):
-            agent = agent_of((tool, {"code": "print(shout('a'))\nshout('b')"}), tools=ALL, sandbox=box)
+            agent = agent_of((tool, {"code": "print(shout('a'))\nshout('b')"}), tools=ALL, sandbox=sandbox)
             seen = [
                 event["tool_stream_event"]["data"]
                 async for event in agent.stream_async("go")
@@ -134,9 +128,11 @@ async def test_python_calls_the_sandboxs_tools_and_streams() -> None:
 
 
 async def test_pictures_stay_pictures() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         agent = agent_of(
-            ("python", {"code": "open('/output/a.png', 'wb').write(b'\\x89PNG'); None"}), tools=[python], sandbox=box
+            ("python", {"code": "open('/output/a.png', 'wb').write(b'\\x89PNG'); None"}),
+            tools=[python],
+            sandbox=sandbox,
         )
         await agent.invoke_async("go")
         (result,) = [
@@ -146,8 +142,10 @@ async def test_pictures_stay_pictures() -> None:
 
 
 async def test_what_a_model_reads_of_a_program_is_bounded() -> None:
-    async with sandbox_on("linux") as box:
-        (said,) = await asked(box, ("python", {"code": "print('x' * 5_000_000)"}), tools=[make_python(max_chars=2_000)])
+    async with sandbox_on("linux") as sandbox:
+        (said,) = await asked(
+            sandbox, ("python", {"code": "print('x' * 5_000_000)"}), tools=[make_python(max_chars=2_000)]
+        )
         assert len(said) <= 2_000
         assert "characters left out" in said
 
@@ -193,9 +191,9 @@ async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
 # Sessions
 
 
-async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset(box: StrandsSandbox) -> None:
+async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset(sandbox: StrandsSandbox) -> None:
     said = await asked(
-        box,
+        sandbox,
         ("python_session", {"code": "total = 1"}),
         ("python_session", {"code": "total += 1\n1 / 0"}),
         ("python_session", {"code": "total"}),
@@ -219,21 +217,25 @@ async def test_there_is_one_session_for_each_agent_and_sandbox() -> None:
 
 
 def test_a_session_lasts_from_one_call_of_the_agent_to_the_next() -> None:
-    box = sandbox_on("linux")
+    sandbox = sandbox_on("linux")
     agent = agent_of(
-        ("python_session", {"code": "kept = 1"}), "ok", ("python_session", {"code": "kept + 1"}), tools=ALL, sandbox=box
+        ("python_session", {"code": "kept = 1"}),
+        "ok",
+        ("python_session", {"code": "kept + 1"}),
+        tools=ALL,
+        sandbox=sandbox,
     )
     agent("one event loop")
     agent("and another")
     assert answers(agent)[1] == "[value]\n2"
-    asyncio.run(box.stop())
+    asyncio.run(sandbox.stop())
 
 
 async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begins_another() -> None:
     policy = Policy(limits=Limits(memory_mib=128))
-    async with sandbox_on("linux", policy=policy) as box:
+    async with sandbox_on("linux", policy=policy) as sandbox:
         said = await asked(
-            box,
+            sandbox,
             ("python_session", {"code": "kept = 1"}),
             ("python_session", {"code": "import os\nos._exit(3)"}),
             ("python_session", {"code": "'kept' in globals()"}),
@@ -243,13 +245,13 @@ async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begi
 
 
 async def test_the_session_of_an_agent_that_nobody_has_any_more_ends() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         own = make_python_session()
-        agent = agent_of(("python_session", {"code": "kept = 1"}), tools=[own], sandbox=box)
+        agent = agent_of(("python_session", {"code": "kept = 1"}), tools=[own], sandbox=sandbox)
         await agent.invoke_async("go")
-        assert len(box._sessions) == 1
+        assert len(sandbox._sessions) == 1
         del agent
-        while box._sessions:
+        while sandbox._sessions:
             gc.collect()
             await asyncio.sleep(0.01)
 
@@ -258,11 +260,11 @@ async def test_the_session_of_an_agent_that_nobody_has_any_more_ends() -> None:
 
 
 async def test_a_file_is_read_from_one_line_to_another_and_bounded() -> None:
-    async with sandbox_on("linux") as box:
-        await box.write_text("lines", "\n".join(map(str, range(1, 10_001))))
-        await box.write_file("bytes", b"\xff\x00")
+    async with sandbox_on("linux") as sandbox:
+        await sandbox.write_text("lines", "\n".join(map(str, range(1, 10_001))))
+        await sandbox.write_file("bytes", b"\xff\x00")
         said = await asked(
-            box,
+            sandbox,
             ("file_read", {"path": "lines", "first_line": 3, "last_line": 5}),
             ("file_read", {"path": "lines", "first_line": 9_999}),
             ("file_read", {"path": "lines"}),
@@ -277,7 +279,7 @@ async def test_a_file_is_read_from_one_line_to_another_and_bounded() -> None:
         assert "counted from 1" in said[5]
 
 
-async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(box: StrandsSandbox) -> None:
+async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(sandbox: StrandsSandbox) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("file_editor", {"command": "create", "path": "more/notes.txt", "file_text": "one\n"}),
         ("file_editor", {"command": "view", "path": "./more/notes.txt"}),
@@ -289,7 +291,7 @@ async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(box
         ("file_editor", {"command": "view", "path": "/"}),
         ("file_editor", {"command": "view", "path": ""}),
     ]
-    said = await asked(box, *calls)
+    said = await asked(sandbox, *calls)
     assert "one" in said[1]
     assert "more/notes.txt" in said[3]
     assert said[4] == "two\n"
@@ -308,9 +310,9 @@ async def test_the_editor_tells_nothing_of_the_host_in_a_sandbox_that_is_none_of
 
 
 async def test_models_are_told_which_files_last() -> None:
-    async with sandbox_on("linux") as box:
+    async with sandbox_on("linux") as sandbox:
         said = await asked(
-            box,
+            sandbox,
             ("shell", {"command": "echo 1 > /tmp/f; echo 1 > ~/g; echo 1 > here"}),
             ("shell", {"command": "ls /tmp/f ~/g here"}),
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
@@ -18,28 +16,9 @@ from strands.session import FileSessionManager
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.paused import paused_runs
 from actbox.integrations.strands.plugin import CodeActPlugin
-from tests.conftest import engine_check
-from tests.integrations.strands_acting import acting, block, observations, roles, seen
-from tests.integrations.strands_programs import answers
-from tests.integrations.strands_scripted import ScriptedModel
-
-
-@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    """A sandbox of each engine that the main stories are told on."""
-    found = engine_check(request.param)
-    if not found.works:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    async with StrandsSandbox(request.param) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
-
+from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen
+from tests.integrations.strands_agents.programs import answers
+from tests.integrations.strands_agents.scripted import ScriptedModel
 
 PAID: list[str] = []
 

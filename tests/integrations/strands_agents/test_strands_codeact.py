@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
 from strands import Agent, tool
 
 from actbox.integrations.strands import StrandsSandbox
-from tests.conftest import engine_check
-from tests.integrations.strands_acting import acting, block, observations, roles, seen, told
-
-
-@pytest_asyncio.fixture(params=["linux", pytest.param("container", marks=pytest.mark.engines)])
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[StrandsSandbox]:
-    """A sandbox of each engine that the main stories are told on."""
-    found = engine_check(request.param)
-    if not found.works:
-        pytest.skip(f"the {request.param} engine does not work here: {found.reason}")
-    async with StrandsSandbox(request.param) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
-async def linux() -> AsyncIterator[StrandsSandbox]:
-    engine_check("linux")
-    async with StrandsSandbox("linux") as opened:
-        yield opened
+from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
 
 
 @tool

@@ -13,7 +13,8 @@ from strands.sandbox.errors import SandboxPathNotFoundError
 
 from actbox import FileMount, Limits, Policy
 from actbox.integrations.strands import mounted_files
-from tests.integrations.strands_places import ENGINES, agent_of, answers, sandbox_on
+from tests.integrations.strands_agents.conftest import ENGINES
+from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on
 
 
 @pytest.fixture
