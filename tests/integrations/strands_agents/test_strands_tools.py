@@ -127,18 +127,20 @@ async def test_python_calls_the_sandboxs_tools_and_streams() -> None:
             assert answers(agent) == ["[stdout]\nA\n\n[value]\n'B'"]
 
 
-async def test_pictures_stay_pictures() -> None:
+async def test_pictures_stay_pictures_unless_they_are_too_large_for_models() -> None:
+    program = (
+        "for name, size in (('a', 1), ('b', 4_000_000)):\n"
+        "    open(f'/output/{name}.png', 'wb').write(b'\\x89PNG' * size)\nNone"
+    )
     async with sandbox_on("linux") as sandbox:
-        agent = agent_of(
-            ("python", {"code": "open('/output/a.png', 'wb').write(b'\\x89PNG'); None"}),
-            tools=[python],
-            sandbox=sandbox,
-        )
+        agent = agent_of(("python", {"code": program}), tools=[python], sandbox=sandbox)
         await agent.invoke_async("go")
         (result,) = [
             block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
         ]
-        assert result["content"][1] == {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+        text, *pictures = result["content"]
+        assert pictures == [{"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]
+        assert "pictures larger than 3,750,000 bytes are not shown: 1" in text["text"]
 
 
 async def test_what_a_model_reads_of_a_program_is_bounded() -> None:

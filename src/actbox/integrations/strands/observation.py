@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from strands.types.tools import ToolResultContent
 
-from actbox.content.render import render
+from actbox.content.render import MAX_CHARS, render
 from actbox.core.call_log import CallLog
 from actbox.core.result import ExecutionResult
 
 MOST_IMAGES: Final = 20
 """Pictures of one result; a warning says how many there were besides."""
+MOST_IMAGE_BYTES: Final = 3_750_000
+"""What one picture may have: models take none that is larger as base64 than five megabytes."""
 
 _FORMATS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -23,9 +25,14 @@ _Image = tuple[str, bytes]
 
 
 def blocks_of(
-    result: ExecutionResult, program: str, calls: CallLog, warnings: Sequence[str] = ()
+    result: ExecutionResult,
+    program: str,
+    calls: CallLog | None = None,
+    warnings: Sequence[str] = (),
+    *,
+    max_chars: int = MAX_CHARS,
 ) -> list[ToolResultContent]:
-    """Return one text block and an image block for each picture.
+    """Return one text block, of at most `max_chars` characters, and an image block for each picture.
 
     Pictures are those in the program's value, in the form that tools give them (`{"type": "image", "format": "png",
     "base64": "…"}`) wherever they stand in it, the value's own picture (a figure's), and those among its output files.
@@ -38,11 +45,15 @@ def blocks_of(
     for media_type, data in [*result.value_forms.items(), *files]:
         if media_type in _FORMATS and isinstance(data, bytes) and data:
             found.append((_FORMATS[media_type], data))
-    if len(found) > MOST_IMAGES:
-        warnings = [*warnings, f"{len(found) - MOST_IMAGES} more pictures are not shown"]
+    shown = [(form, data) for form, data in found if len(data) <= MOST_IMAGE_BYTES]
+    if len(found) > len(shown):
+        large = f"{MOST_IMAGE_BYTES:,} bytes"
+        warnings = [*warnings, f"pictures larger than {large} are not shown: {len(found) - len(shown)}"]
+    if len(shown) > MOST_IMAGES:
+        warnings = [*warnings, f"{len(shown) - MOST_IMAGES} more pictures are not shown"]
     result = replace(result, warnings=(*result.warnings, *warnings))
-    text = render(result, program=program, calls=calls)
-    return [{"text": text}, *_blocks(found[:MOST_IMAGES])]
+    text = render(result, program=program, calls=calls, max_chars=max_chars)
+    return [{"text": text}, *_blocks(shown[:MOST_IMAGES])]
 
 
 def _blocks(images: Sequence[_Image]) -> Iterator[ToolResultContent]:

@@ -13,14 +13,15 @@ from strands import tool
 from strands.sandbox import ExecutionResult, Sandbox, StreamChunk
 from strands.sandbox.errors import SandboxTimeoutError
 from strands.tools.decorator import DecoratedFunctionTool
-from strands.types.tools import ToolContext, ToolResultContent
+from strands.types.tools import ToolContext
 
 import actbox
-from actbox.content.render import MAX_CHARS, render
+from actbox.content.render import MAX_CHARS
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, Unsupported
 from actbox.sync import background_loop
 
 from .background import BackgroundSession
+from .observation import blocks_of
 from .per_agent import PerAgent, sandbox_of
 from .sandbox import StrandsSandbox
 from .tool_calls import DEFAULT_SECONDS, OutputPiece, check_timeout, heeding
@@ -33,11 +34,6 @@ SESSION_DESCRIPTION: Final = (
     "Runs Python code in the sandbox and returns what it prints and the value of its last expression. Variables,"
     " imports and functions last until the next call, also after an error. With `reset` all of them are dropped first."
 )
-
-# What Converse takes of pictures, and how large and how many they may be.
-_IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-_MOST_IMAGE_BYTES = 3_750_000
-_MOST_IMAGES = 20
 
 
 def make_python(
@@ -170,21 +166,10 @@ async def _told(
 
 def result_of(result: actbox.ExecutionResult, code: str, max_chars: int = MAX_CHARS) -> dict[str, Any]:
     """Return a result as a tool of Strands gives it: text, and pictures as pictures."""
-    text = render(result, program=code, max_chars=max_chars)
+    text, *pictures = blocks_of(result, code, max_chars=max_chars)
     if result.state_kept is False:
-        text += "\n\nThe variables are lost; the next call begins anew."
-    content: list[ToolResultContent] = [{"text": text}, *_images(result)]
-    return {"status": "success" if result.success else "error", "content": content}
-
-
-def _images(result: actbox.ExecutionResult) -> list[ToolResultContent]:
-    forms = [(kind, form) for kind, form in result.value_forms.items() if isinstance(form, bytes)]
-    forms += [(artifact.media_type, artifact.data) for artifact in result.artifacts]
-    fit = [(kind, data) for kind, data in forms if kind in _IMAGE_FORMATS and 0 < len(data) <= _MOST_IMAGE_BYTES]
-    return [
-        {"image": {"format": _IMAGE_FORMATS[kind], "source": {"bytes": data}}}  # type: ignore[typeddict-item]
-        for kind, data in fit[:_MOST_IMAGES]
-    ]
+        text["text"] += "\n\nThe variables are lost; the next call begins anew."
+    return {"status": "success" if result.success else "error", "content": [text, *pictures]}
 
 
 async def _events_elsewhere(sandbox: Sandbox, code: str, timeout: float) -> AsyncGenerator[actbox.Event]:

@@ -43,7 +43,7 @@ def main(descriptor: int, go: int = -1, enclose: Callable[[], None] = lambda: No
     """
     sock = socket.socket(fileno=descriptor)
     channel = HostChannel(sock, wire_limit_until_told())
-    _own_streams()
+    own_streams()
     reseed()
     fork_by_default()
     keep_guest_out_of_warnings()
@@ -172,7 +172,7 @@ def _run(
     main_module.__dict__.clear()
 
 
-def _own_streams() -> None:
+def own_streams() -> None:
     """Make Python's standard streams anew: they may have been made for other descriptors than this run's."""
     stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
     for name in ("stdin", "__stdin__"):

@@ -35,7 +35,7 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoR
     # Now, and not when a program needs it: an import that is interrupted can leave a package that never works again.
     import asyncio  # noqa: F401
 
-    session = _Session(channel, save_figures)
+    session = Session(channel, save_figures)
     done: Optional[Dict[str, Any]] = {"t": "done", "exit": 0}
     while done is not None:
         channel.end_calls()
@@ -45,7 +45,9 @@ def serve_session(channel: HostChannel, save_figures: Callable[[], None]) -> NoR
     session.end(0)
 
 
-class _Session:
+class Session:
+    """The programs of a session: what they share, and how each is run and told."""
+
     def __init__(self, channel: HostChannel, save_figures: Callable[[], None]) -> None:
         self._channel = channel
         self._save_figures = save_figures

@@ -20,13 +20,13 @@ import time
 from ..channel import HostChannel
 from ..figures import catch_figures
 from ..finish import send_result
-from ..main import _own_streams
-from ..session import _Session
+from ..main import own_streams
+from ..session import Session
 from ..traces import keep_guest_out_of_warnings
 from .aftermath import finish, hold
 from .answers import Answers
 from .outputs import note
-from .run import _Mail, _say
+from .run import Mail, tell
 from .spool import FIRST_SECONDS, MORE_EACH, Spool
 
 TYPE_CHECKING = False  # importing typing costs each child memory
@@ -55,7 +55,7 @@ class _Kernel:
         os.chdir(workspace)
         sys.path.insert(0, workspace)
         keep_guest_out_of_warnings()
-        self._session = _Session(self._channel, catch_figures(os.path.join(workspace, "output")))
+        self._session = Session(self._channel, catch_figures(os.path.join(workspace, "output")))
         self._streams: Dict[str, Any] = {}
 
     @property
@@ -95,7 +95,7 @@ class _Kernel:
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         if not self._streams:
-            _own_streams()
+            own_streams()
             self._streams = {name: getattr(sys, name) for name in _STREAMS}
         for name, stream in self._streams.items():
             setattr(sys, name, stream)
@@ -176,7 +176,7 @@ class _Heard:
         stderr, self.stderr = os.pipe()
         self._kinds = {stdout: "o", stderr: "e", channel.fileno(): "c"}
         self._over, self._ending = os.pipe()
-        self._mail = _Mail(mail, channel)
+        self._mail = Mail(mail, channel)
         self._thread = threading.Thread(target=self._tell, daemon=True)
         self._thread.start()
 
@@ -205,11 +205,11 @@ class _Heard:
             ready = [descriptor for descriptor, _ in poll.poll(_FULL_MS if is_full else None)]
             for descriptor in ready:
                 if descriptor in self._kinds and not (descriptor == channel and is_full):
-                    _say(descriptor, self._kinds[descriptor], self._mail, self._answers)
+                    tell(descriptor, self._kinds[descriptor], self._mail, self._answers)
             if self._mail.failed in ready:
                 self._answers.say("p", os.read(self._mail.failed, 1000))
         for descriptor, kind in self._kinds.items():
-            while _say(descriptor, kind, self._mail, self._answers) > 0:
+            while tell(descriptor, kind, self._mail, self._answers) > 0:
                 pass
         self._mail.say_rest(self._answers)
 

@@ -39,7 +39,7 @@ def run(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
         frame = stdin.read(request["frame_bytes"])
         started = _Started(folder, frame, stdin)
         answers.say("s")
-        _follow(started, _Mail(request["mail"], started.channel), answers)
+        _follow(started, Mail(request["mail"], started.channel), answers)
         finish(request, answers)
 
 
@@ -105,7 +105,7 @@ def _open_descriptors() -> List[int]:
         return list(range(3, 256))  # this process has opened a few
 
 
-class _Mail:
+class Mail:
     """The run's mail, if it has any: what becomes of what the program sends, and what is brought to it."""
 
     def __init__(self, told: Optional[Dict[str, Any]], channel: socket.socket) -> None:
@@ -146,7 +146,7 @@ def _note(descriptor: int, error: PostFailed) -> None:
     os.write(descriptor, json.dumps(told).encode("ascii"))
 
 
-def _follow(started: _Started, mail: _Mail, answers: Answers) -> None:
+def _follow(started: _Started, mail: Mail, answers: Answers) -> None:
     """Say what the program says until it has ended, and then how it did. Raises `OSError` when nobody listens."""
     channel = started.channel.fileno()
     heard = {started.stdout: "o", started.stderr: "e", channel: "c"}
@@ -165,7 +165,7 @@ def _follow(started: _Started, mail: _Mail, answers: Answers) -> None:
         for descriptor in ready:
             if descriptor not in heard or (descriptor == channel and is_full):
                 continue
-            if _say(descriptor, heard[descriptor], mail, answers) == _CLOSED:
+            if tell(descriptor, heard[descriptor], mail, answers) == _CLOSED:
                 poll.unregister(descriptor)
                 del heard[descriptor]
         if started.report in ready:
@@ -179,7 +179,7 @@ def _follow(started: _Started, mail: _Mail, answers: Answers) -> None:
     if not report:  # something has ended the warden, so its children are this process's now
         end_all(started.warden)
     for descriptor, kind in heard.items():
-        while _say(descriptor, kind, mail, answers) > 0:
+        while tell(descriptor, kind, mail, answers) > 0:
             pass
     mail.say_rest(answers)
     answers.say("x", report or b"null")
@@ -188,7 +188,7 @@ def _follow(started: _Started, mail: _Mail, answers: Answers) -> None:
 _NOTHING, _CLOSED = -1, 0
 
 
-def _say(descriptor: int, kind: str, mail: _Mail, answers: Answers) -> int:
+def tell(descriptor: int, kind: str, mail: Mail, answers: Answers) -> int:
     """Say what can be read now; return how many bytes that was, or `_NOTHING` or `_CLOSED`."""
     try:
         data = os.read(descriptor, _READ_BYTES)
