@@ -34,6 +34,9 @@ settings.load_profile("untimed")
 # Set to 1, it lets tests be skipped where the linux engine does not work, whatever the machine allows.
 WITHOUT_LINUX = "ACTBOX_TESTS_WITHOUT_LINUX"
 
+EMULATED = os.environ.get("ACTBOX_EMULATED") == "1"
+"""Whether `tests/vm/run-in-vm` runs this: then there is a hypervisor, which takes its time."""
+
 # The runtime that the container engine is tried with, such as runsc; where there is none, the usual one.
 CONTAINER_RUNTIME = "ACTBOX_TESTS_CONTAINER_RUNTIME"
 
@@ -97,8 +100,8 @@ def why_no_namespaces() -> str:
 # Those that need what a fresh machine has not: `make test-engines` installs it.
 INSTALLED_APART = frozenset({"container", "hyperlight", "ssh"})
 
-# Of the modules whose tests take every engine, the ssh engine runs these: what the others are about it refuses, which
-# the kit tries, or has no code of its own for.
+# Of the modules whose tests take every engine, the ssh engine runs these, in the run that takes its time, as each makes
+# a connection: what the others are about it refuses, which the kit tries, or has no code of its own for.
 OVER_SSH = frozenset(
     {"test_runs", "test_tool_calls", "test_files", "test_sessions", "test_commands", "test_limits", "test_lifecycle"}
 )
@@ -107,13 +110,13 @@ OVER_SSH = frozenset(
 # tests make a container, which takes most of a second, so the others wait for the run that takes its time.
 IN_A_CONTAINER = frozenset(
     {
-        *("test_files", "test_sessions", "test_commands", "test_limits", "test_lifecycle", "test_mounts"),
-        *("test_channel", "test_nothing_left_behind", "test_engines_work", "test_trial", "test_escape"),
+        *("test_limits", "test_lifecycle", "test_mounts", "test_channel", "test_nothing_left_behind"),
+        *("test_engines_work", "test_trial", "test_escape"),
     }
 )
 
-# Cases of the kit that go round many times, or wait for time to pass: apart from the run that everybody makes. The toy
-# of docs/engines/kit.md starts an interpreter for each file, and takes minutes for them and those of `MANY_FILES`.
+# Cases of the kit that go round many times, or wait for time to pass: apart from the run that everybody makes. Where a
+# file or a call takes tens of milliseconds they take minutes with those of `MANY_FILES`, and are left to a third run.
 ROUNDS = frozenset(
     {
         "test_no_descriptor_is_left_for_each_sandbox",
@@ -123,6 +126,8 @@ ROUNDS = frozenset(
     }
 )
 MANY_FILES = frozenset({"test_hundreds_of_files_are_listed", "test_no_file_is_left_in_the_temporary_folder"})
+SLOW_TO_CALL = frozenset({"test_toy_of_the_page", "test_agentcore_contract"})
+SLOW_TO_CALL |= {"test_hyperlight_kit", "test_hyperlight_walls"} if EMULATED else set()
 
 
 def with_marks(engines: Iterable[str]) -> list[Any]:
@@ -243,14 +248,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name, module = getattr(item, "originalname", ""), item.path.stem
         if name in ROUNDS and module == "test_contract_kit":
             item.add_marker(pytest.mark.engines)
-        elif name in ROUNDS | MANY_FILES and module == "test_toy_of_the_page":
+        elif name in ROUNDS | MANY_FILES and module in SLOW_TO_CALL:
             item.add_marker(pytest.mark.long)
     apart = [item for item in items if item.get_closest_marker("engines")]
     if not_over_ssh := {item for item in apart if _engine_of(item) == "ssh" and item.path.stem not in OVER_SSH}:
         items[:] = [item for item in items if item not in not_over_ssh]
         config.hook.pytest_deselected(items=list(not_over_ssh))
     for item in apart:
-        if _engine_of(item) == "container" and item.path.stem not in IN_A_CONTAINER:
+        engine = _engine_of(item)
+        if engine == "ssh" or (engine == "container" and item.path.stem not in IN_A_CONTAINER):
             item.add_marker(pytest.mark.long)
     marked = [
         item for item in items if item.get_closest_marker("one_engine_first") and not item.get_closest_marker("engines")

@@ -242,9 +242,11 @@ class LocalSession(WorkspaceFiles, Session):
             raise SandboxUnavailable(f"the copy of the session ended at once: {said}; {result.stderr}".rstrip("; "))
         await adopt(result.value)
 
-    async def _ask(self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int]) -> ExecutionResult:
+    async def _ask(
+        self, guest: _LiveGuest, frame: bytes, descriptors: Sequence[int], *, seconds: float | None = None
+    ) -> ExecutionResult:
         """Have a guest do something besides programs; return what came of it. Closes the descriptors."""
-        seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds)
+        seconds = min(_STEP_SECONDS, self._place.limits.wall_seconds) if seconds is None else seconds
         engine = self._place.traits.engine
         async with _SessionRun(guest, engine, Toolset.of(None), "", seconds, 0.0, _nothing, None) as step:
             step.start(frame, descriptors)
@@ -276,7 +278,8 @@ class LocalSession(WorkspaceFiles, Session):
         if self._closed:  # meanwhile; whoever closed it found nothing to end
             await guest.close()
             self._check_open()
-        result = await self._ask(guest, self._place.first_message, ())
+        # No program has any part in this, so that the limit on their time is none on it.
+        result = await self._ask(guest, self._place.first_message, (), seconds=_STEP_SECONDS)
         if result.error is not None:
             self._check_open()
             await guest.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -13,12 +12,9 @@ import pytest
 
 import actbox
 from actbox.sandbox.engines.hyperlight import engine, options
+from tests.conftest import EMULATED
 
 STAND_IN = str(Path(__file__).parent / "stand_in")
-
-
-EMULATED = os.environ.get("ACTBOX_EMULATED") == "1"
-"""Whether `tests/vm/run-in-vm` runs this: then there is a hypervisor, which takes its time."""
 
 
 @functools.cache

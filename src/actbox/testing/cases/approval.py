@@ -16,8 +16,6 @@ from actbox.tools import ApprovalDecision, ApprovalRequest, Tool, Toolset
 from .case import Cases, case, failed
 from .needs import LINES, NO_ERROR, TOOLS
 
-_PATIENCE = 30.0
-
 
 class Till:
     """A tool that requires approval, which notes what was really paid."""
@@ -176,7 +174,7 @@ class ApprovalCases(Cases):
         till, clerk = Till(), Clerk(_never)
         tools = Toolset.of([till.tool]).asking(clerk)
         task = asyncio.create_task(box.run(self.program(*self._paying()), tools=tools))
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await clerk.called.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -12,8 +12,6 @@ from actbox.sandbox.contract import Sandbox
 from .case import Cases, OpenBox, case, failed
 from .needs import FILES, TOOLS, word
 
-_PATIENCE = 60.0
-
 
 class AtOnceCases(Cases):
     """Several runs of one sandbox, and several sandboxes."""
@@ -24,7 +22,7 @@ class AtOnceCases(Cases):
         there = asyncio.Barrier(2)
 
         async def meet(number: int) -> int:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(2 * self.patience):
                 await there.wait()
             return number
 

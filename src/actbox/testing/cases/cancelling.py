@@ -17,8 +17,6 @@ from actbox.sandbox.contract import Sandbox, closing
 from .case import Cases, OpenBox, case
 from .needs import FILES, NO_ERROR, PARTIAL, SESSIONS, TOOLS, python, word
 
-_PATIENCE = 30.0
-
 
 class CancellingCases(Cases):
     """A program that is not wanted any more ends."""
@@ -35,7 +33,7 @@ class CancellingCases(Cases):
         program = self.program(self.words.let("x", self.words.call("begin")), self.words.forever())
         task = asyncio.create_task(box.run(program, tools=[begin], **given))
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await begun.wait()
             yield task
         finally:
@@ -66,7 +64,7 @@ class CancellingCases(Cases):
         task = asyncio.create_task(
             box.run(self.program(self.words.let("x", self.words.call("for_ever"))), tools=[for_ever])
         )
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -92,12 +90,12 @@ class CancellingCases(Cases):
 
         async def wait() -> str:
             begun.set()
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await release.wait()
             return "released"
 
         other = asyncio.create_task(self.answer(box, self.words.answer(self.words.call("wait")), tools=[wait]))
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await begun.wait()
         async with self._going_on(box) as task:
             task.cancel()
@@ -122,7 +120,7 @@ class CancellingCases(Cases):
             async for event in events:
                 if isinstance(event, ToolStarted):
                     break
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await cancelled.wait()
             while any("for_ever" in str(task.get_coro()) for task in asyncio.all_tasks() - before):
                 await asyncio.sleep(0.01)
@@ -147,7 +145,7 @@ class CancellingCases(Cases):
             "while True:\n    open('own', 'w').write(str(time.time()))\n    time.sleep(0.02)\n"
         )
         task = asyncio.create_task(box.run(code))
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             while not {"child", "own"} <= {entry.path for entry in await box.list_files()}:
                 await asyncio.sleep(0.02)
         task.cancel()
@@ -162,7 +160,7 @@ class CancellingCases(Cases):
         box = await open_box()
         async with self._going_on(box) as one, self._going_on(box) as other:
             await box.stop()
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 for result in await asyncio.gather(one, other):
                     assert result.error is not None, NO_ERROR
                     assert result.error.kind is ErrorKind.CANCELLED
@@ -177,7 +175,7 @@ class CancellingCases(Cases):
         for _ in range(3):
             await asyncio.sleep(0)
         await box.stop()
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             for found in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(found, ExecutionResult):
                     assert found.error is not None, NO_ERROR
@@ -200,7 +198,7 @@ class CancellingCases(Cases):
         result = await box.run(program, tools=[for_ever], timeout=await self.brief(box))
         assert result.error is not None, NO_ERROR
         assert result.error.kind is ErrorKind.TIMEOUT
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await cancelled.wait()
 
     @case(SESSIONS, TOOLS)
@@ -217,7 +215,7 @@ class CancellingCases(Cases):
             task = asyncio.create_task(
                 session.run(self.program(self.words.let("x", self.words.call("wait"))), tools=[wait])
             )
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await begun.wait()
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -239,7 +237,7 @@ class CancellingCases(Cases):
         task = asyncio.create_task(last())
         await asyncio.sleep(0.3)
         await box.stop()
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             event = await task
         assert isinstance(event, Completed)
         assert event.result.error is not None, NO_ERROR

@@ -51,7 +51,7 @@ class Cases:
 
     For engines that take long to start. A case that needs a policy of its own, or stops its sandbox, has its own."""
     seconds_for_a_case: ClassVar[float] = 120.0
-    """A case that takes longer has failed."""
+    """A case that takes longer has failed, and one in which what was ended stays for a quarter of it."""
 
     traits: Traits
     words: Words
@@ -123,6 +123,11 @@ class Cases:
     async def still_works(self, box: Sandbox) -> None:
         """Whatever happened before, the next program runs."""
         assert await self.answer(box, self.words.answer(self.words.plus("1", "1"))) == 2
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which what was ended, or has all that it waits for, must be over."""
+        return self.seconds_for_a_case / 4
 
     async def brief(self, box: Sandbox) -> float:
         """Return a limit, in seconds, that a program of a few lines keeps here, however busy the machine is now."""

@@ -14,8 +14,6 @@ from actbox.sandbox.contract import Sandbox
 from .case import Cases, OpenBox, case, failed, kept, refuses_value
 from .needs import COMMANDS, FILES, ISOLATED, NO_ERROR, PARTIAL, limit
 
-_PATIENCE = 30.0
-
 
 class CommandCases(Cases):
     """A shell command, or a program with arguments."""
@@ -155,7 +153,7 @@ class CommandCases(Cases):
         """Cancelling the task that waits for it ends the program and all its processes."""
         command = "sh -c 'while :; do date +%N > ticking; sleep 0.02; done' & wait"
         task = asyncio.create_task(box.execute(command))
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             while "ticking" not in {entry.path for entry in await box.list_files()}:
                 await asyncio.sleep(0.02)
         task.cancel()

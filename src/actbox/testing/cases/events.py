@@ -11,8 +11,6 @@ from actbox.sandbox.contract import Sandbox, closing
 from .case import Cases, case
 from .needs import PARTIAL, TOOLS, word
 
-_PATIENCE = 30.0
-
 
 class EventCases(Cases):
     """The events of a stream."""
@@ -43,7 +41,7 @@ class EventCases(Cases):
         seen = asyncio.Event()
 
         async def wait_until_seen() -> str:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await seen.wait()
             return "seen"
 
@@ -76,7 +74,7 @@ class EventCases(Cases):
         told = asyncio.Event()
 
         async def wait_until_told() -> str:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await told.wait()
             return "told"
 
@@ -106,7 +104,7 @@ class EventCases(Cases):
         assert [type(event) for event in events if not isinstance(event, Output)] == [ToolStarted, Completed]
         assert isinstance(events[-1], Completed) and events[-1].result.error is not None
         assert events[-1].result.error.kind is ErrorKind.TIMEOUT
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(self.patience):
             await cancelled.wait()
 
     @case()

@@ -11,8 +11,6 @@ from actbox.sandbox.contract import Sandbox
 from .case import Cases, case, failed
 from .needs import AWAIT, NO_ERROR, PARALLEL, TOOLS
 
-_PATIENCE = 30.0
-
 
 class ParallelCallCases(Cases):
     """`asyncio.gather` has several calls under way at once."""
@@ -23,7 +21,7 @@ class ParallelCallCases(Cases):
         there = asyncio.Barrier(8)
 
         async def meet(number: int) -> int:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await there.wait()
             return number
 
@@ -36,7 +34,7 @@ class ParallelCallCases(Cases):
         there = threading.Barrier(4)
 
         def meet(number: int) -> int:
-            there.wait(_PATIENCE)
+            there.wait(self.patience)
             return number
 
         program = (self.words.gathered("found", [("meet", (n,)) for n in range(4)]), self.words.answer("found"))
@@ -49,7 +47,7 @@ class ParallelCallCases(Cases):
         turns[5].set()
 
         async def answer(number: int) -> str:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 await turns[number].wait()
             if number:
                 turns[number - 1].set()
