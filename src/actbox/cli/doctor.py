@@ -12,6 +12,7 @@ from actbox.core.policy import Policy
 from actbox.sandbox.contract import Sandbox
 from actbox.sandbox.languages import FULL_CPYTHON
 from actbox.sandbox.opening import ENGINES, check, open_sandbox
+from actbox.sandbox.registry import engine_meant
 from actbox.sandbox.traits import EngineCheck
 from actbox.sandbox.trial import try_isolation, try_limits
 from actbox.sandbox.trial_javascript import try_javascript_isolation, try_javascript_limits
@@ -37,7 +38,11 @@ def examine(names: Sequence[str], *, as_json: bool) -> int:
     not tell.
     """
     if unknown := [name for name in names if name not in ENGINES]:
-        raise UsageError(f"there is no engine {unknown[0]}", f"there are: {', '.join(ENGINES)}")
+        meant = engine_meant(unknown[0])
+        there = f"there are: {', '.join(ENGINES)}"
+        raise UsageError(
+            f"there is no engine {unknown[0]}", f"{there}. {meant[:1].upper()}{meant[1:]}" if meant else there
+        )
     wanted = [name for name in ENGINES if name in names or not names]
     try:
         findings = _progress(wanted, as_json)

@@ -15,6 +15,7 @@ import pytest
 
 import actbox
 from actbox import InvalidValue, SandboxUnavailable
+from actbox.sandbox.engines.container import packages
 from actbox.sandbox.registry import TABLE
 from tests.engines.container.containers import image_with_python, needs
 
@@ -122,6 +123,21 @@ async def test_those_who_ask_at_once_wait_for_one_installation(wheels: Path, tmp
     for wheel in wheels.iterdir():
         wheel.unlink()
     assert await look() == ["two sunflower", "2.0"]  # there is nothing left to install from, nor any need
+
+
+def test_sets_that_nobody_has_any_more_are_removed_beyond_so_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "MOST_SETS", 1)
+    ask = "from actbox.sandbox.engines.container import packages\nprint(packages.folder_for_host(('parrot==1.0',)))"
+    left = Path(subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True, text=True).stdout.strip())
+    assert (left / "parrot.py").is_file()
+    ours = [packages.folder_for_host((name,)) for name in ("parrot==2.0", "seeds")]
+    assert not left.exists()
+    assert [(folder / "seeds.py").is_file() for folder in ours] == [True, True]
+    again = packages.folder_for_host(("parrot==1.0",))
+    assert again == left
+    assert (left / "parrot.py").is_file()
 
 
 async def test_what_cannot_be_installed_is_said_with_pips_words(image: str, tmp_path: Path) -> None:

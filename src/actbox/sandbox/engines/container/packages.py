@@ -45,6 +45,10 @@ _INSTALL = (
 # What says to pip, in the host's environment, how the index is reached.
 _VARIABLES = re.compile(r"(?:PIP_.*|(?:https?|no|all)_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)", re.IGNORECASE)
 _MOST_SAID = 5
+MOST_SETS: Final = 16
+"""Sets of packages that are kept in this user's cache, beside those that a process has asked for that is still there."""
+_kept: dict[Path, int] = {}
+"""What this process has asked for, with the descriptor whose lock keeps it."""
 
 
 def checked(packages: Sequence[str]) -> tuple[str, ...]:
@@ -106,11 +110,15 @@ def folder_for_image(client: Client, image: str, number: str, python: str, packa
 
 
 def _installed(packages: tuple[str, ...], base: Sequence[str], install: Callable[[str], None]) -> Path:
-    """Return the folder of a set, which is installed once however many ask for it at once, in any process."""
+    """Return the folder of a set, which is installed once however many ask for it at once, in any process.
+
+    Beside the sets that living processes have asked for, the `MOST_SETS` that were asked for last are kept.
+    """
     key = hashlib.sha256(json.dumps([list(packages), list(base)]).encode()).hexdigest()[:24]
     folder = cache_folder("packages") / key
     with _alone(folder.with_suffix(".lock")):
-        if not folder.is_dir():
+        is_new = not folder.is_dir()
+        if is_new:
             made = tempfile.mkdtemp(prefix=f"{key}.", dir=folder.parent)
             try:
                 os.chmod(made, 0o755)
@@ -119,13 +127,37 @@ def _installed(packages: tuple[str, ...], base: Sequence[str], install: Callable
             except BaseException:
                 shutil.rmtree(made, ignore_errors=True)
                 raise
+        _keep(folder)
+    if is_new:
+        _remove_unused(folder.parent)
     return folder
 
 
+def _keep(folder: Path) -> None:
+    """Keep a folder from removal as long as this process lives, whose sandboxes may show it to programs."""
+    used = folder.with_suffix(".used")
+    if folder not in _kept:
+        _kept[folder] = os.open(used, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(_kept[folder], fcntl.LOCK_SH)
+    used.touch()
+
+
+def _remove_unused(place: Path) -> None:
+    """Remove the sets that were asked for longest ago, beyond `MOST_SETS`, but for those that a process keeps."""
+    last = {used: used.stat().st_mtime for used in place.glob("*.used") if used.with_suffix("").is_dir()}
+    for used in sorted(last, key=last.__getitem__, reverse=True)[MOST_SETS:]:
+        with (
+            contextlib.suppress(BlockingIOError),
+            _alone(used.with_suffix(".lock"), wait=False),
+            _alone(used, wait=False),
+        ):
+            shutil.rmtree(used.with_suffix(""), ignore_errors=True)
+
+
 @contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with open(lock, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def _alone(lock: Path, *, wait: bool = True) -> Iterator[None]:
+    with open(lock, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
