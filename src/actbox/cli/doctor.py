@@ -38,11 +38,8 @@ def examine(names: Sequence[str], *, as_json: bool) -> int:
     not tell.
     """
     if unknown := [name for name in names if name not in ENGINES]:
-        meant = engine_meant(unknown[0])
-        there = f"there are: {', '.join(ENGINES)}"
-        raise UsageError(
-            f"there is no engine {unknown[0]}", f"{there}. {meant[:1].upper()}{meant[1:]}" if meant else there
-        )
+        sentences = [f"there are: {', '.join(ENGINES)}", engine_meant(unknown[0])]
+        raise UsageError(f"there is no engine {unknown[0]}", ". ".join(filter(None, sentences)))
     wanted = [name for name in ENGINES if name in names or not names]
     try:
         findings = _progress(wanted, as_json)

@@ -46,7 +46,7 @@ _INSTALL = (
 _VARIABLES = re.compile(r"(?:PIP_.*|(?:https?|no|all)_proxy|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)", re.IGNORECASE)
 _MOST_SAID = 5
 MOST_SETS: Final = 16
-"""Sets of packages that are kept in this user's cache, beside those that a process has asked for that is still there."""
+"""Sets of packages that are kept in this user's cache, beside those that living processes have asked for."""
 _kept: dict[Path, int] = {}
 """What this process has asked for, with the descriptor whose lock keeps it."""
 
@@ -146,11 +146,9 @@ def _remove_unused(place: Path) -> None:
     """Remove the sets that were asked for longest ago, beyond `MOST_SETS`, but for those that a process keeps."""
     last = {used: used.stat().st_mtime for used in place.glob("*.used") if used.with_suffix("").is_dir()}
     for used in sorted(last, key=last.__getitem__, reverse=True)[MOST_SETS:]:
-        with (
-            contextlib.suppress(BlockingIOError),
-            _alone(used.with_suffix(".lock"), wait=False),
-            _alone(used, wait=False),
-        ):
+        with contextlib.suppress(BlockingIOError), contextlib.ExitStack() as held:
+            for lock in (used.with_suffix(".lock"), used):
+                held.enter_context(_alone(lock, wait=False))
             shutil.rmtree(used.with_suffix(""), ignore_errors=True)
 
 
