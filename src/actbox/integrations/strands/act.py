@@ -29,7 +29,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import closing
 from actbox.tools import Toolset
 
-from .attending import Attendant, Paused, Told, in_a_program
+from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
 from .background import BackgroundSession
 from .executor import Answered, Interrupted, interruption, run_tool
@@ -95,6 +95,8 @@ class Act:
         self._turns = 0
         self._observed: _Observed | None = None
         self._refusal: str | None = None
+        self.raised: Exception | None = None
+        """What a hook of a nested call has raised: it ends the invocation."""
 
     # Where it stands
 
@@ -182,6 +184,8 @@ class Act:
                 elif isinstance(event, Paused):
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
                     raise interruption(event.interrupts)
+                elif isinstance(event, Broken):
+                    self.raised = event.error
                 else:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 

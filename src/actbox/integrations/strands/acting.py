@@ -36,9 +36,12 @@ from .executor import (
     Stop,
     append_messages,
     around_passes,
+    force_stop_event,
     is_answered,
     noted,
+    raised_by_hook,
     stop_event,
+    stop_waiting,
     told,
     tools_of,
     wants_structured_output,
@@ -87,6 +90,10 @@ class Acting:
             if act.program is not None:
                 async for data in act.run(agent, state):
                     yield told({KEY: data})
+                if act.raised is not None:
+                    stop_waiting(agent)
+                    yield force_stop_event(act.raised)
+                    raise raised_by_hook(act.raised, state)
             observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
             ending = _ending(agent, act)
             if ending is not None:
