@@ -217,6 +217,40 @@ async def test_a_tool_may_have_the_agent_stop_after_the_program(linux: StrandsSa
     assert len(seen(agent)) == 1
 
 
+@pytest.mark.parametrize("asks_first", [False, True])
+async def test_a_tool_may_stop_the_agent_by_the_flag_that_strands_deprecates(
+    linux: StrandsSandbox, asks_first: bool
+) -> None:
+    @tool(context=True)
+    def stop(tool_context: ToolContext) -> str:
+        """Stop."""
+        if asks_first:
+            tool_context.interrupt("may it")
+        tool_context.invocation_state["request_state"]["stop_event_loop"] = True
+        return "soon"
+
+    agent = acting(linux, block("stop()\nprint('to the end')"), tools=[stop])
+    if asks_first:
+        asked = await agent.invoke_async("go")
+    with pytest.warns(DeprecationWarning, match=r"agent.cancel\(after_current_tools=True\)"):
+        result = await agent.invoke_async(answers(asked) if asks_first else "go")
+    assert (result.stop_reason, result.state["codeact"]["stopped"]) == ("tool_use", "tool_use")
+    assert "to the end" in observations(agent)[0]
+    assert result.message == agent.messages[-1]
+    assert len(seen(agent)) == 1
+
+
+async def test_an_answer_counts_though_a_tool_has_stopped_the_agent(linux: StrandsSandbox) -> None:
+    @tool(context=True)
+    def stop(tool_context: ToolContext) -> None:
+        """Stop."""
+        tool_context.invocation_state["request_state"]["stop_event_loop"] = True
+
+    agent = acting(linux, block("stop()\nfinal_answer(1)"), tools=[stop])
+    result = await agent.invoke_async("go")
+    assert (result.stop_reason, result.state["codeact"]["answer"]) == ("end_turn", 1)
+
+
 async def test_a_signal_of_the_callers_cancels_as_well(linux: StrandsSandbox) -> None:
     signal = threading.Event()
     agent = acting(linux, block("print('begun', flush=True)\nwhile True: pass"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ from .executor import (
     stop_waiting,
     told,
     tools_of,
+    wants_stop,
     wants_structured_output,
     why_cancelled,
     with_messages,
@@ -88,6 +89,7 @@ class Acting:
         act = self._act_of(context)
         if act.goes_on:
             if act.program is not None:
+                state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
                 async for data in act.run(agent, state):
                     yield told({KEY: data})
                 if act.raised is not None:
@@ -95,7 +97,7 @@ class Acting:
                     yield force_stop_event(act.raised)
                     raise raised_by_hook(act.raised, state)
             observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
-            ending = _ending(agent, act)
+            ending = _ending(agent, act, state)
             if ending is not None:
                 await append_messages(agent, observed)
                 last = observed
@@ -224,12 +226,14 @@ class _Ending:
     text: str | None
 
 
-def _ending(agent: Agent, act: Act) -> _Ending | None:
+def _ending(agent: Agent, act: Act, invocation_state: Mapping[str, Any]) -> _Ending | None:
     if act.end is not None and act.end.stopped == "final_answer":
         return _Ending("end_turn", answer_text(act.end.answer))
     cancelled = why_cancelled(agent)
     if cancelled is not None:
         return _Ending("cancelled", cancelled)
+    if wants_stop(invocation_state):
+        return _Ending("tool_use", None)
     return None if act.end is None else _Ending("limit_turns", None)
 
 

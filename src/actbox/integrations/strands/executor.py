@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -377,6 +378,18 @@ def why_cancelled(agent: Agent) -> str | None:
     if agent.cancel_signal.is_set() or agent._deferred_cancel:
         return agent._cancel_message or "Cancelled by user"
     return None
+
+
+def wants_stop(invocation_state: Mapping[str, Any]) -> bool:
+    """Return whether a tool has asked for the model not to be asked again, by a flag that Strands still heeds."""
+    if not invocation_state.get("request_state", {}).get("stop_event_loop", False):
+        return False
+    warnings.warn(
+        "request_state['stop_event_loop'] is deprecated by Strands: call agent.cancel(after_current_tools=True)",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return True
 
 
 def wants_structured_output(agent: Agent) -> bool:
