@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import uuid
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
+from weakref import WeakValueDictionary
 
 from strands import Agent
 from strands.types.content import ContentBlock
@@ -36,7 +37,7 @@ from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .paused import Gone, paused_runs
-from .program_run import ProgramRun
+from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
 KEY: Final = "codeact"
@@ -71,7 +72,7 @@ class ActSettings:
 
 
 class Act:
-    """The turns of one invocation, which the agent knows by its `number`.
+    """The turns of one invocation, the agent's `ordinal`th, which it knows by its `number`.
 
     `session` returns where its next program runs, `None` where each starts fresh, and whether another ran there before
     that has lost what programs had defined.
@@ -80,11 +81,13 @@ class Act:
     def __init__(
         self,
         number: int,
+        ordinal: int,
         settings: ActSettings,
         sandbox: StrandsSandbox,
         session: Callable[[], Awaitable[tuple[BackgroundSession | None, bool]]],
     ) -> None:
         self.number = number
+        self._ordinal = ordinal
         self._settings = settings
         self._sandbox = sandbox
         self._session = session
@@ -211,7 +214,7 @@ class Act:
 
     async def _begin(self, agent: Agent, program: str) -> _ActRun:
         settings = self._settings
-        run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
+        run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
         session, is_lost = await self._session()
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
@@ -228,6 +231,36 @@ class _ActRun(ProgramRun):
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None) -> None:
         super().__init__(outer_id, program, most_calls=most_calls)
         self.final = FinalAnswer()
+
+
+_runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
+_runs_lock = threading.Lock()
+
+
+def _id_of(agent: Agent, invocation: int, number: int, program: str) -> str:
+    """Return what stands for the tool-use id of a program, and its calls' ids begin with.
+
+    It is the same where the run is: for the same program at the same place of the same agent's history. A conversation
+    only grows, messages counted that were removed from it, also where a session manager moves it to another process;
+    where somebody shortens it, ordinals tell programs apart.
+    """
+    place = agent.conversation_manager.removed_message_count + len(agent.messages)
+    digest = digest_of("\0".join((agent.agent_id, agent.name, program)))
+    return f"{KEY}-{place}-{invocation}-{number}-{digest[:12]}"
+
+
+def _run_of(outer_id: str, program: str, most_calls: int | None) -> _ActRun:
+    """Return a run of this id, made another where a run that is not over has it.
+
+    Agents that are alike may act alike at once, and a graph of them gives an answer to all who have asked by an id.
+    """
+    with _runs_lock:
+        free, further = outer_id, 1
+        while (other := _runs.get(free)) is not None and not other.is_over:
+            further += 1
+            free = f"{outer_id}-{further}"
+        run = _runs[free] = _ActRun(free, program, most_calls=most_calls)
+    return run
 
 
 @dataclass(frozen=True, slots=True)

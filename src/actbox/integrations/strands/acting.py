@@ -136,8 +136,9 @@ class Acting:
         return act
 
     def _new(self) -> Act:
-        number = 0 if self._settings.keep_session else next(self._numbers)
-        return Act(number, self._settings, self._sandbox, lambda: self._session_of(number))
+        ordinal = next(self._numbers)
+        number = 0 if self._settings.keep_session else ordinal
+        return Act(number, ordinal, self._settings, self._sandbox, lambda: self._session_of(number))
 
     def _names(self, agent: Agent) -> set[str]:
         """Return the names by which the model may call what are functions in programs."""

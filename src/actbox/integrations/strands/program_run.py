@@ -127,12 +127,12 @@ class ProgramRun:
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None = None) -> None:
         """`outer_id` is the tool-use id of the call that it is a part of."""
         self.token = secrets.token_hex(16)
+        self.outer_id = outer_id
         self.digest = digest_of(program)
         self.calls = CallLog()
         self.waits_for: list[PendingCall] = []
         self.warnings: tuple[str, ...] = ()
         """Sentences for the result."""
-        self._outer_id = outer_id
         self._most_calls = most_calls
         self._ordinals = itertools.count(1)
         self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -160,11 +160,16 @@ class ProgramRun:
             raise ToolError(
                 f"a program may make {self._most_calls:,} tool calls, and this would be one more", tool=name
             )
-        call = PendingCall(nested_id(self._outer_id, ordinal, name, arguments), name, arguments)
+        call = PendingCall(nested_id(self.outer_id, ordinal, name, arguments), name, arguments)
         self._say(call)
         return await call.answered()
 
     # From any thread
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has ended."""
+        return self._task is not None and self._task.done()
 
     def printed(self) -> tuple[str, str]:
         """Return standard output and standard error so far."""
