@@ -15,10 +15,8 @@ from strands.session import FileSessionManager
 
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.paused import paused_runs
-from actbox.integrations.strands.plugin import CodeActPlugin
 from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
 from tests.integrations.strands_agents.programs import answers
-from tests.integrations.strands_agents.scripted import ScriptedModel
 
 PAID: list[str] = []
 
@@ -138,25 +136,44 @@ async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSa
     assert PAID == ["noted once"]
 
 
-def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_is_gone(
+def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what_it_defined_are_gone(
     linux: StrandsSandbox, tmp_path: Path
 ) -> None:
     def made(*turns: Any) -> Agent:
-        return Agent(
-            model=ScriptedModel(*turns),
-            tools=[pay, note],
-            plugins=[CodeActPlugin(linux)],
-            session_manager=FileSessionManager(session_id="s", storage_dir=str(tmp_path)),
-            callback_handler=None,
-        )
+        manager = FileSessionManager(session_id="s", storage_dir=str(tmp_path))
+        return acting(linux, *turns, tools=[pay, note], agent={"session_manager": manager})
 
-    asked = made(block("note('once')\npay('A-17')"))("go")
+    asked = made(block("kept = 1"), block("note('once')\npay('A-17')"))("go")
     for token in list(paused_runs._runs):  # as where the process was another
         paused_runs._expire(token)
-    back = made("I see.")
+    back = made(block("print(kept)"), block("new = 2"), block("print(new)"), "I see.")
     assert str(back(answers(asked))) == "I see.\n"
-    assert 'note({"text": "once"}) → returned' in observations(back)[0]
+    _, gone, failed, *others = observations(back)
+    assert 'note({"text": "once"}) → returned' in gone
+    assert (
+        "[warnings]\nthe session of this program and those before has ended, and what they had defined is lost" in gone
+    )
+    assert "NameError" in failed
+    assert all("has ended" not in text for text in (failed, *others))
+    assert others[-1] == "[stdout]\n2"
     assert PAID == ["noted once"]
+
+
+def test_an_agent_that_is_made_anew_is_told_what_is_lost_after_the_program_that_goes_on(
+    linux: StrandsSandbox, tmp_path: Path
+) -> None:
+    def made(*turns: Any) -> Agent:
+        manager = FileSessionManager(session_id="s", storage_dir=str(tmp_path))
+        return acting(linux, *turns, tools=[pay], agent={"session_manager": manager})
+
+    first = made(block("kept = 1\nprint(pay('A-17'))"))
+    asked = first("go")
+    back = made(block("print(kept)"), "I see.")
+    back(answers(asked))
+    went_on, failed = observations(back)
+    assert went_on == "[stdout]\nA-17: yes"
+    assert "NameError" in failed
+    assert "[warnings]\nthe session of the programs before has ended, and what they had defined is lost" in failed
 
 
 # Ids

@@ -96,6 +96,7 @@ class Act:
         self._next: Ask | Run | End = self._loop.begin()
         self._programs = 0
         self._turns = 0
+        self._is_moved = False
         self._observed: _Observed | None = None
         self._refusal: str | None = None
         self.raised: Exception | None = None
@@ -135,6 +136,11 @@ class Act:
         self._next = self._loop.on_reply(ModelReply(text, (call,)))
         self._refusal = self._refused()
 
+    def on_moved(self, text: str, tools: Callable[[], Container[str]]) -> None:
+        """Take the answer whose program people were asked about where the agent was before it was brought here."""
+        self.on_answer(text, tools)
+        self._is_moved = True
+
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
         if self.end is not None:  # people were asked in between, and the calls come again
@@ -169,7 +175,9 @@ class Act:
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
         if isinstance(found, Gone):
-            self._observed = _Observed(found.result, found.calls)
+            lost = (_LOST_BEFORE,) if self._is_moved and self._sandbox.traits.sessions else ()
+            self._is_moved = False
+            self._observed = _Observed(found.result, found.calls, lost)
             return
         if in_a_program.get():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
@@ -217,6 +225,8 @@ class Act:
         run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
         session, is_lost = await self._session()
+        is_lost = is_lost or (self._is_moved and session is not None)
+        self._is_moved = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
         run.begin(_in_place(self._sandbox, session, program, run.nested.toolset, settings))
@@ -331,6 +341,10 @@ def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools
 
 
 _LOST = "the session of the programs before has ended, and what they had defined is lost; this one began in a new one"
+_LOST_BEFORE = (
+    "the session of this program and those before has ended, and what they had defined is lost; the next one begins in"
+    " a new one"
+)
 _LAST = "There are no turns left."
 _ANSWERED = "It gave the final answer."
 _NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"

@@ -131,7 +131,7 @@ class Acting:
             if self._waiting is not None:
                 act, self._waiting = self._waiting, None
             elif noted(agent, KEY) is not None:  # a session manager has brought the agent here
-                act.on_answer(_text_of(agent.messages[-1]), lambda: self._names(agent))
+                act.on_moved(_text_of(agent.messages[-1]), lambda: self._names(agent))
         self._acts[key] = (context.invocation_state, act)
         return act
 
