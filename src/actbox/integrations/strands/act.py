@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
@@ -36,6 +36,7 @@ from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .paused import Gone, paused_runs
+from .place import Place
 from .program_run import ProgramRun
 from .sandbox import StrandsSandbox
 
@@ -73,21 +74,13 @@ class ActSettings:
 class Act:
     """The turns of one invocation, which the agent knows by its `number`.
 
-    `session` returns where its next program runs, `None` where each starts fresh, and whether another ran there before
-    that has lost what programs had defined.
+    `place` is where its programs run, in the session of that number.
     """
 
-    def __init__(
-        self,
-        number: int,
-        settings: ActSettings,
-        sandbox: StrandsSandbox,
-        session: Callable[[], Awaitable[tuple[BackgroundSession | None, bool]]],
-    ) -> None:
+    def __init__(self, number: int, settings: ActSettings, place: Place) -> None:
         self.number = number
+        self.place = place
         self._settings = settings
-        self._sandbox = sandbox
-        self._session = session
         # Strands has the conversation; of the loop only its steps are wanted.
         self._loop = Loop("", "", settings.max_turns, language=settings.language, by_call=False)
         self._next: Ask | Run | End = self._loop.begin()
@@ -169,6 +162,9 @@ class Act:
         if in_a_program.get():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
             return
+        if isinstance(found, _ActRun) and found.home is not None:
+            # The agent that began it may be no more; what its programs have defined is there.
+            (self.place, self.number), found.home = found.home, None
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
@@ -180,6 +176,7 @@ class Act:
                 if isinstance(event, Told):
                     yield event.data
                 elif isinstance(event, Paused):
+                    run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
                     raise interruption(event.interrupts)
                 else:
@@ -208,11 +205,12 @@ class Act:
     async def _begin(self, agent: Agent, program: str) -> _ActRun:
         settings = self._settings
         run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
-        run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
-        session, is_lost = await self._session()
+        sandbox = self.place.sandbox
+        run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
+        session, is_lost = await self.place.session_of(self.number)
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
-        run.begin(_in_place(self._sandbox, session, program, run.nested.toolset, settings))
+        run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
         return run
 
 
@@ -224,6 +222,13 @@ class _ActRun(ProgramRun):
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None) -> None:
         super().__init__(outer_id, program, most_calls=most_calls)
         self.final = FinalAnswer()
+        self.home: tuple[Place, int] | None = None
+        """Where it runs and the number of its invocation, while it waits for people: it keeps them meanwhile."""
+
+    def end(self) -> None:
+        """End the program; `Ended` follows."""
+        super().end()
+        self.home = None
 
 
 @dataclass(frozen=True, slots=True)
