@@ -189,7 +189,7 @@ class Acting:
 
     @property
     def _has_sessions(self) -> bool:
-        return self._sandbox.traits.sessions
+        return self._sandbox.traits.has_sessions_of(self._settings.language)
 
     async def _session_of(self, number: int) -> tuple[BackgroundSession | None, bool]:
         """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
