@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -53,3 +54,60 @@ async def test_programs_in_javascript_start_fresh_and_the_model_is_told(agentcor
     assert result.state["codeact"]["answer"] == "undefined"
     assert all("Each program starts fresh" in request["system"] for request in seen(agent))
     assert not any("share one interpreter" in request["system"] for request in seen(agent))
+
+
+async def test_a_second_agent_runs_programs_fresh_while_the_first_has_the_only_session(
+    agentcore: AgentCoreSandbox,
+) -> None:
+    second = acting(
+        agentcore,
+        block("import os\nopen('made.txt', 'w').write('x')\nmine = price('tea')\nprint(mine)"),
+        block("print('mine' in globals(), os.path.exists('made.txt'))"),
+        block("import os\nprint('mine' in globals(), os.path.exists('made.txt'))"),
+        "done",
+        tools=[price],
+    )
+
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def meet() -> str:
+        """Wait until the other agent is done."""
+        begun.set()
+        await over.wait()
+        return "met"
+
+    first = acting(agentcore, block("mine = 1\nprint(meet())"), block("final_answer(mine)"), tools=[meet])
+    running = asyncio.create_task(first.invoke_async("go"))
+    await begun.wait()
+    await second.invoke_async("go")
+    over.set()
+    assert (await running).state["codeact"]["answer"] == 1
+    told, failed, mended = observations(second)
+    assert told.startswith("[stdout]\n450")
+    assert "this program started fresh, and so will your next ones" in told
+    assert "NameError: name 'os' is not defined" in failed and "started fresh" not in failed
+    assert mended == "[stdout]\nFalse True"
+    before, *after = ["Each program starts fresh" in request["system"] for request in seen(second)]
+    assert (before, after) == (False, [True, True, True])
+
+
+@pytest.mark.parametrize("keep_session", [True, False])
+async def test_an_agent_has_the_session_when_nobody_else_has_it_any_more(
+    agentcore: AgentCoreSandbox, keep_session: bool
+) -> None:
+    agent = acting(
+        agentcore,
+        block("mine = 1"),
+        "done",
+        block("mine = 2"),
+        block("final_answer(mine)"),
+        keep_session=keep_session,
+    )
+    async with agentcore.box.session() as held:
+        await held.run("held = 1")
+        await agent.invoke_async("go")
+    assert "started fresh" in observations(agent)[0]
+    result = await agent.invoke_async("go")
+    assert result.state["codeact"]["answer"] == 2
+    assert "share one interpreter" in seen(agent)[-1]["system"]

@@ -31,10 +31,10 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .background import BackgroundSession
 from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
+from .own_session import OwnSession
 from .paused import Gone, paused_runs
 from .program_run import ProgramRun
 from .sandbox import StrandsSandbox
@@ -82,7 +82,7 @@ class Act:
         number: int,
         settings: ActSettings,
         sandbox: StrandsSandbox,
-        session: Callable[[], Awaitable[tuple[BackgroundSession | None, bool]]],
+        session: Callable[[], Awaitable[tuple[OwnSession | None, bool]]],
     ) -> None:
         self.number = number
         self._settings = settings
@@ -266,7 +266,7 @@ def answer_text(answer: Any) -> str:
 
 
 def _in_place(
-    sandbox: StrandsSandbox, session: BackgroundSession | None, code: str, tools: Toolset, settings: ActSettings
+    sandbox: StrandsSandbox, session: OwnSession | None, code: str, tools: Toolset, settings: ActSettings
 ) -> Callable[[], AsyncIterator[Event]]:
     """Return what runs a program; it is kept as long as the program waits for people, and so has no agent."""
     language, timeout = settings.language, settings.timeout

@@ -28,7 +28,6 @@ from actbox.sync import background_loop
 from actbox.tools.toolset import alias_of
 
 from .act import KEY, Act, ActSettings, answer_text, tools_of_programs
-from .background import BackgroundSession
 from .calls_in_words import in_words
 from .executor import (
     Events,
@@ -47,6 +46,7 @@ from .executor import (
     with_reason,
     with_state,
 )
+from .own_session import OwnSession
 from .sandbox import StrandsSandbox
 
 RUNS: Final = "The program runs."
@@ -64,7 +64,7 @@ class Acting:
         self._acts: dict[int, tuple[dict[str, Any], Act]] = {}  # with what the key is made of, so that it stays unique
         self._waiting: Act | None = None
         """The invocation that people were asked in; the next one has their answers."""
-        self._sessions: dict[int, BackgroundSession] = {}
+        self._sessions: dict[int, OwnSession] = {}
         """By the number of the invocation; one that is kept has the number 0."""
         self._numbers = itertools.count(1)
         left = weakref.finalize(self, _end_soon, sandbox, self._sessions, is_own)
@@ -149,7 +149,7 @@ class Acting:
             nested.toolset,
             self._sandbox.traits,
             language=self._settings.language,
-            keeps_state=self._has_sessions,
+            keeps_state=self._keeps_state(context),
             guidance=self._settings.guidance,
         )
         given = context.system_prompt
@@ -182,8 +182,9 @@ class Acting:
         if result is not None and result.stop_reason == "interrupt":
             self._waiting = act
             return
-        if act.number and act.number in self._sessions:
-            await self._sandbox.close_session(self._sessions.pop(act.number))
+        session = self._sessions.get(act.number)
+        if session is not None and (act.number or session.is_refused):
+            await self._sessions.pop(act.number).close()
 
     # Sessions
 
@@ -191,7 +192,12 @@ class Acting:
     def _has_sessions(self) -> bool:
         return self._sandbox.traits.has_sessions_of(self._settings.language)
 
-    async def _session_of(self, number: int) -> tuple[BackgroundSession | None, bool]:
+    def _keeps_state(self, context: InvokeModelContext) -> bool:
+        _, act = self._acts.get(id(context.invocation_state), (None, None))
+        session = None if act is None else self._sessions.get(act.number)
+        return self._has_sessions and not (session is not None and session.is_refused)
+
+    async def _session_of(self, number: int) -> tuple[OwnSession | None, bool]:
         """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
         if not self._has_sessions:
             return None, False
@@ -199,8 +205,8 @@ class Acting:
         if before is not None and before.alive:
             return before, False
         if before is not None:
-            await self._sandbox.close_session(before)
-        session = self._sessions[number] = self._sandbox.session()
+            await before.close()
+        session = self._sessions[number] = OwnSession(self._sandbox)
         return session, before is not None
 
 
@@ -261,14 +267,14 @@ async def _nowhere(name: str, arguments: dict[str, Any]) -> Any:
     raise AssertionError("these tools are only described")
 
 
-def _end_soon(sandbox: StrandsSandbox, sessions: dict[int, BackgroundSession], is_own: bool) -> None:
+def _end_soon(sandbox: StrandsSandbox, sessions: dict[int, OwnSession], is_own: bool) -> None:
     """End what an agent has left that is no more."""
     if not sessions and not is_own:
         return
 
     async def end() -> None:
         for session in sessions.values():
-            await sandbox.close_session(session)
+            await session.close()
         if is_own:
             await sandbox.stop()
 
