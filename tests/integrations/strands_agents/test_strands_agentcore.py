@@ -41,6 +41,17 @@ def price(item: str) -> int:
 # CodeAct
 
 
+async def test_the_model_is_told_the_folder_that_there_is(service: CodeService) -> None:
+    sandbox = AgentCoreSandbox("eu-west-1")
+    agent = acting(sandbox, block("open('made.txt', 'w').write('x')"), "done", "done")
+    await agent.invoke_async("go")
+    before, after = (request["system"] for request in seen(agent))
+    assert "/workspace" not in before and "files in it stay, and relative paths lead there" in before
+    assert f"Programs start in {sandbox.box.root}; files below it stay" in after
+    assert f"below {sandbox.box.root}/output." in after
+    await sandbox.stop()
+
+
 async def test_programs_in_javascript_start_fresh_and_the_model_is_told(agentcore: AgentCoreSandbox) -> None:
     agent = acting(
         agentcore,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import posixpath
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -145,11 +146,14 @@ class Acting:
                 " program has run. Have the program call final_answer(value) with data of that structure"
             )
         nested = tools_of_programs(agent, self._sandbox, self._settings, _nowhere, FinalAnswer())
+        root, working_dir = self._folders()
         text = block_instructions(
             nested.toolset,
             self._sandbox.traits,
             language=self._settings.language,
             keeps_state=self._keeps_state(context),
+            root=root,
+            working_dir=working_dir,
             guidance=self._settings.guidance,
         )
         given = context.system_prompt
@@ -157,6 +161,13 @@ class Acting:
         if isinstance(given, list):
             prompt = [*given, {"text": text}]
         return context.replace(messages=in_words(context.messages), tool_specs=[], system_prompt=prompt)
+
+    def _folders(self) -> tuple[str, str]:
+        """Return the sandbox's folder, once that is known, and the one in which programs start if it is another."""
+        root, working_dir = self._sandbox.box.root, posixpath.normpath(self._sandbox.working_dir)
+        if self._sandbox.is_started:
+            return root, "" if working_dir == root else working_dir
+        return "", "" if self._sandbox.is_inside(working_dir) else working_dir
 
     def _refuse_calls(self, event: BeforeToolsEvent) -> None:
         calls = [block["toolUse"] for block in event.message["content"] if "toolUse" in block]
