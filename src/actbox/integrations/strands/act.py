@@ -31,10 +31,10 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .background import BackgroundSession
 from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
+from .own_session import OwnSession
 from .paused import Gone, paused_runs
 from .place import Place
 from .program_run import ProgramRun
@@ -207,7 +207,7 @@ class Act:
         run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
         sandbox = self.place.sandbox
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
-        session, is_lost = await self.place.session_of(self.number)
+        session, is_lost = await self.place.session_of(self.number, settings.language)
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
         run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
@@ -271,7 +271,7 @@ def answer_text(answer: Any) -> str:
 
 
 def _in_place(
-    sandbox: StrandsSandbox, session: BackgroundSession | None, code: str, tools: Toolset, settings: ActSettings
+    sandbox: StrandsSandbox, session: OwnSession | None, code: str, tools: Toolset, settings: ActSettings
 ) -> Callable[[], AsyncIterator[Event]]:
     """Return what runs a program; it is kept as long as the program waits for people, and so has no agent."""
     language, timeout = settings.language, settings.timeout

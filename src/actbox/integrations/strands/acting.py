@@ -120,10 +120,10 @@ class Acting:
         number = KEPT if self._settings.keep_session else self._place.new_number()
         return Act(number, self._settings, self._place)
 
-    def _place_of(self, state: dict[str, Any]) -> Place:
-        """Return where the programs of the invocation run that has this state."""
+    def _home_of(self, state: dict[str, Any]) -> tuple[Place, int]:
+        """Return where the programs of the invocation run that has this state, and its number."""
         _, act = self._acts.get(id(state), (None, None))
-        return self._place if act is None else act.place
+        return (self._place, KEPT) if act is None else (act.place, act.number)
 
     def _names(self, agent: Agent) -> set[str]:
         """Return the names by which the model may call what are functions in programs."""
@@ -139,13 +139,16 @@ class Acting:
                 "structured_output_model and CodeActPlugin do not go together: Strands asks for the structure before a"
                 " program has run. Have the program call final_answer(value) with data of that structure"
             )
-        place = self._place_of(context.invocation_state)
+        place, number = self._home_of(context.invocation_state)
+        root, working_dir = place.folders()
         nested = tools_of_programs(agent, place.sandbox, self._settings, _nowhere, FinalAnswer())
         text = block_instructions(
             nested.toolset,
             place.sandbox.traits,
             language=self._settings.language,
-            keeps_state=place.has_sessions,
+            keeps_state=place.keeps_state(number, self._settings.language),
+            root=root,
+            working_dir=working_dir,
             guidance=self._settings.guidance,
         )
         given = context.system_prompt
@@ -180,8 +183,7 @@ class Acting:
         if result is not None and result.stop_reason == "interrupt":
             self._waiting = act
             return
-        if act.number != KEPT:
-            await act.place.close(act.number)
+        await act.place.over(act.number)
 
     def _goes_along(self, place: Place) -> bool:
         """Return whether later invocations run where this one has: another agent, in whose place this is, began it."""

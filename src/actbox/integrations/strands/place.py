@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import posixpath
 import weakref
 from typing import Final
 
 from actbox.sync import background_loop
 
-from .background import BackgroundSession
+from .own_session import OwnSession
 from .sandbox import StrandsSandbox
 
 KEPT: Final = 0
@@ -28,50 +29,59 @@ class Place:
         """`is_own` is whether the sandbox is to be stopped when the place ends."""
         self.sandbox = sandbox
         self.is_own = is_own
-        self._sessions: dict[int, BackgroundSession] = {}
+        self._sessions: dict[int, OwnSession] = {}
         self._numbers = itertools.count(KEPT + 1)
         left = weakref.finalize(self, _end_soon, os.getpid(), sandbox, self._sessions, is_own)
         left.atexit = False  # a sandbox ends with the process by itself
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether what a program defines can stay for the next one."""
-        return self.sandbox.traits.sessions
 
     def new_number(self) -> int:
         """Return a number for an invocation whose session is its own."""
         return next(self._numbers)
 
+    def folders(self) -> tuple[str, str]:
+        """Return the sandbox's folder, once that is known, and the one in which programs start if it is another."""
+        root, working_dir = self.sandbox.box.root, posixpath.normpath(self.sandbox.working_dir)
+        if self.sandbox.is_started:
+            return root, "" if working_dir == root else working_dir
+        return "", "" if self.sandbox.is_inside(working_dir) else working_dir
+
+    def keeps_state(self, number: int, language: str) -> bool:
+        """Whether what programs of an invocation define is there for its next ones, as far as that is known."""
+        session = self._sessions.get(number)
+        return self.sandbox.traits.has_sessions_of(language) and not (session is not None and session.is_refused)
+
     def has_begun(self, number: int) -> bool:
         """Whether a program has run in the session of that number."""
         return number in self._sessions
 
-    async def session_of(self, number: int) -> tuple[BackgroundSession | None, bool]:
+    async def session_of(self, number: int, language: str) -> tuple[OwnSession | None, bool]:
         """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
-        if not self.has_sessions:
+        if not self.sandbox.traits.has_sessions_of(language):
             return None, False
         before = self._sessions.get(number)
         if before is not None and before.alive:
             return before, False
         if before is not None:
-            await self.sandbox.close_session(before)
-        session = self._sessions[number] = self.sandbox.session()
+            await before.close()
+        session = self._sessions[number] = OwnSession(self.sandbox)
         return session, before is not None
 
-    async def close(self, number: int) -> None:
-        """End the session of that number, if there is one."""
-        if number in self._sessions:
-            await self.sandbox.close_session(self._sessions.pop(number))
+    async def over(self, number: int) -> None:
+        """End the session of an invocation that is over, unless it is kept."""
+        session = self._sessions.get(number)
+        if session is not None and (number != KEPT or session.is_refused):
+            del self._sessions[number]
+            await session.close()
 
 
-def _end_soon(process: int, sandbox: StrandsSandbox, sessions: dict[int, BackgroundSession], is_own: bool) -> None:
+def _end_soon(process: int, sandbox: StrandsSandbox, sessions: dict[int, OwnSession], is_own: bool) -> None:
     """End what is left of a place; a forked child leaves it to its parent."""
     if os.getpid() != process or not (sessions or is_own):
         return
 
     async def end() -> None:
         for session in sessions.values():
-            await sandbox.close_session(session)
+            await session.close()
         if is_own:
             await sandbox.stop()
 
