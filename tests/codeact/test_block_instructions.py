@@ -70,3 +70,25 @@ def test_it_promises_nothing_that_the_engine_lacks() -> None:
     assert "Of Python there is: subset; packages: none at all." in text
     for lacking in ("/workspace", "/output", "final_answer", "functions", "CPython"):
         assert lacking not in text.replace("variables, functions", "")
+
+
+@pytest.mark.parametrize(
+    ("folders", "says"),
+    [
+        ({}, ("Programs start in /workspace; files below it stay", "below /output.")),
+        (
+            {"root": "/tmp/a/workspace"},
+            ("Programs start in /tmp/a/workspace; files below it stay", "below /tmp/a/workspace/output."),
+        ),
+        (
+            {"working_dir": "/workspace/project"},
+            ("Programs start in /workspace/project. Files below /workspace stay.", "below /output."),
+        ),
+        ({"root": ""}, ("Programs start in a folder of the sandbox; files in it stay", "when a program ends.")),
+        ({"root": "", "working_dir": "/srv/project"}, ("Programs start in /srv/project.\n", "when a program ends.")),
+    ],
+)
+def test_folders_are_those_of_the_sandbox(folders: dict[str, str], says: tuple[str, ...]) -> None:
+    text = block_instructions(TOOLS, TRAITS, **folders)  # type: ignore[arg-type]
+    assert all(sentence in text for sentence in says)
+    assert ("/workspace" in text) == ("/workspace" in "".join(says))

@@ -63,27 +63,35 @@ _FRESH = (
     "Each program starts fresh: no variable of an earlier one is left. If one fails, read the error, mend the program,"
     " and send all of it again."
 )
-_FIGURES = "You are shown figures that are open when a program ends, and pictures that it writes below /output."
+_FIGURES = "You are shown figures that are open when a program ends{pictures}."
 _LONGER_FENCE = "A program that has ``` in it stands between longer fences, such as ````."
 
 
 def block_instructions(
-    toolset: Toolset, traits: Traits, *, language: str = "python", keeps_state: bool = False, guidance: str = ""
+    toolset: Toolset,
+    traits: Traits,
+    *,
+    language: str = "python",
+    keeps_state: bool = False,
+    root: str = "/workspace",
+    working_dir: str = "",
+    guidance: str = "",
 ) -> str:
     """Return the text for a model whose programs have these tools; `final_answer` among them is explained.
 
-    `keeps_state` is whether programs run in one session. `guidance` is put before it. Raises `Unsupported` for a
-    language that nothing is known of.
+    `keeps_state` is whether programs run in one session. `root` is `Sandbox.root`, or nothing where that is not known
+    yet, and `working_dir` the folder in which programs start where that is another. `guidance` is put before the text.
+    Raises `Unsupported` for a language that nothing is known of.
     """
     if language not in _LANGUAGES:
         raise Unsupported(f"no model is told here how to write {language!r}; there are: {', '.join(_LANGUAGES)}")
     spoken = _LANGUAGES[language]
     lines = [
         _KEPT if keeps_state else _FRESH,
-        "Files below /workspace stay." if traits.files else "",
+        _folders(root, working_dir) if traits.files else "",
         f"Network: {traits.network}.",
         _packages(traits) if language == "python" else "",
-        _FIGURES if language == "python" and traits.files and traits.python == "full" else "",
+        _figures(root) if language == "python" and traits.files and traits.python == "full" else "",
         "" if language == "rtfs" else "Print only what you need to read.",
         _LONGER_FENCE,
         _ending(toolset, spoken),
@@ -98,6 +106,21 @@ def block_instructions(
         tools,
         spoken.declare(toolset) if len(toolset) else "",
     )
+
+
+def _folders(root: str, working_dir: str) -> str:
+    if working_dir:
+        return f"Programs start in {working_dir}." + (f" Files below {root} stay." if root else "")
+    where = f"in {root}; files below it" if root else "in a folder of the sandbox; files in it"
+    return f"Programs start {where} stay, and relative paths lead there."
+
+
+def _figures(root: str) -> str:
+    if not root:
+        return _FIGURES.format(pictures="")
+    # There is `/output` where the workspace is `/workspace`.
+    output = "/output" if root == "/workspace" else f"{root}/output"
+    return _FIGURES.format(pictures=f", and pictures that it writes below {output}")
 
 
 def _packages(traits: Traits) -> str:

@@ -55,11 +55,12 @@ class Traits:
     library.
 
     What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
-    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
-    there is no `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has
-    several calls under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output`
-    whether what a program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says
-    the line of the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
+    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`, and programs of a session that are
+    in none of `session_languages`, which are all `languages` unless told; a program that uses `await` where there is no
+    `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has several calls
+    under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output` whether what a
+    program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says the line of
+    the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
     """
 
     engine: str
@@ -83,12 +84,18 @@ class Traits:
     partial_output: bool = True
     tracebacks: bool = True
     sessions: bool = False
+    session_languages: tuple[str, ...] | None = None
     fork: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tools:
             object.__setattr__(self, "tools_by", "")
+
+    def has_sessions_of(self, language: str) -> bool:
+        """Whether there are sessions whose programs are in a language."""
+        languages = self.languages if self.session_languages is None else self.session_languages
+        return self.sessions and language in languages
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -114,6 +121,7 @@ class Traits:
             "partial_output": self.partial_output,
             "tracebacks": self.tracebacks,
             "sessions": self.sessions,
+            "session_languages": list(filter(self.has_sessions_of, self.languages)),
             "fork": self.fork,
             "notes": list(self.notes),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -281,10 +280,3 @@ def _without(result: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
         kept["structuredContent"] = {n: v for n, v in kept["structuredContent"].items() if n not in names}
     kept["content"] = [{n: v for n, v in block.items() if n not in names} for block in kept["content"]]
     return kept
-
-
-@contextmanager
-def code_service() -> Iterator[CodeService]:
-    """Have the service for a block."""
-    with CodeService() as service:
-        yield service

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -8,33 +7,21 @@ import pytest_asyncio
 
 import actbox
 from actbox import Sandbox
+from tests.engines.agentcore.aws_settings import aws_configured, service_found
 from tests.engines.agentcore.code_service import CodeService
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of its own dependencies, at its first import
-    import bedrock_agentcore.tools.code_interpreter_client  # noqa: F401
 
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[pytest.MonkeyPatch]:
     """The AWS configuration of the tests, and nothing of this machine's own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "example")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-        patch.setenv("AWS_MAX_ATTEMPTS", "1")
-        for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
-            patch.delenv(name, raising=False)
+    with aws_configured() as patch:
         yield patch
 
 
 @pytest.fixture(scope="module")
 def service(aws: pytest.MonkeyPatch) -> Iterator[CodeService]:
     """The service, where the client of boto3 looks for it."""
-    with CodeService() as running:
-        aws.setenv("AWS_ENDPOINT_URL_BEDROCK_AGENTCORE", running.url)
+    with service_found(aws) as running:
         yield running
 
 

@@ -159,23 +159,6 @@ def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what
     assert PAID == ["noted once"]
 
 
-def test_an_agent_that_is_made_anew_is_told_what_is_lost_after_the_program_that_goes_on(
-    linux: StrandsSandbox, tmp_path: Path
-) -> None:
-    def made(*turns: Any) -> Agent:
-        manager = FileSessionManager(session_id="s", storage_dir=str(tmp_path))
-        return acting(linux, *turns, tools=[pay], agent={"session_manager": manager})
-
-    first = made(block("kept = 1\nprint(pay('A-17'))"))
-    asked = first("go")
-    back = made(block("print(kept)"), "I see.")
-    back(answers(asked))
-    went_on, failed = observations(back)
-    assert went_on == "[stdout]\nA-17: yes"
-    assert "NameError" in failed
-    assert "[warnings]\nthe session of the programs before has ended, and what they had defined is lost" in failed
-
-
 # Ids
 
 

@@ -26,6 +26,7 @@ from actbox.integrations.strands import (
     shell,
 )
 from tests.conftest import engine_check
+from tests.integrations.strands_agents.acting import acting, block, seen
 from tests.integrations.strands_agents.places import agent_of, answers
 
 
@@ -38,6 +39,17 @@ async def test_the_local_environment_is_this_machine_and_says_so() -> None:
         folder = Path(local.working_dir)
         assert (folder / "f").read_bytes() == b"1"
     assert not folder.exists()
+
+
+async def test_an_agent_in_codeact_is_told_the_folders_of_this_machine(tmp_path: Path) -> None:
+    for folder in (None, tmp_path):
+        async with LocalEnvironment(folder) as local:
+            agent = acting(local, block("1"), "done")
+            await agent.invoke_async("go")
+            told = [request["system"] for request in seen(agent)]
+            start = tmp_path if folder else local.box.root
+            assert all(f"Programs start in {start}" in text for text in told)
+            assert not any(" /workspace" in text or " /output" in text for text in told)
 
 
 async def test_the_local_environment_works_in_a_folder_of_the_host(tmp_path: Path) -> None:

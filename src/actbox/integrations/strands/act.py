@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
@@ -32,11 +32,12 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .background import BackgroundSession
 from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
+from .own_session import OwnSession
 from .paused import Gone, paused_runs
+from .place import Place
 from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
@@ -74,23 +75,14 @@ class ActSettings:
 class Act:
     """The turns of one invocation, the agent's `ordinal`th, which it knows by its `number`.
 
-    `session` returns where its next program runs, `None` where each starts fresh, and whether another ran there before
-    that has lost what programs had defined.
+    `place` is where its programs run, in the session of that number.
     """
 
-    def __init__(
-        self,
-        number: int,
-        ordinal: int,
-        settings: ActSettings,
-        sandbox: StrandsSandbox,
-        session: Callable[[], Awaitable[tuple[BackgroundSession | None, bool]]],
-    ) -> None:
+    def __init__(self, number: int, ordinal: int, settings: ActSettings, place: Place) -> None:
         self.number = number
+        self.place = place
         self._ordinal = ordinal
         self._settings = settings
-        self._sandbox = sandbox
-        self._session = session
         # Strands has the conversation; of the loop only its steps are wanted.
         self._loop = Loop("", "", settings.max_turns, language=settings.language, by_call=False)
         self._next: Ask | Run | End = self._loop.begin()
@@ -175,13 +167,16 @@ class Act:
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
         if isinstance(found, Gone):
-            lost = (_LOST_BEFORE,) if self._is_moved and self._sandbox.traits.sessions else ()
-            self._is_moved = False
+            kept_state = self.place.keeps_state(self.number, self._settings.language)
+            lost = (_LOST_BEFORE,) if self._is_moved and kept_state else ()
             self._observed = _Observed(found.result, found.calls, lost)
             return
         if in_a_program.get():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
             return
+        if isinstance(found, _ActRun) and found.home is not None:
+            # The agent that began it may be no more; what its programs have defined is there.
+            (self.place, self.number), found.home = found.home, None
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
@@ -193,6 +188,7 @@ class Act:
                 if isinstance(event, Told):
                     yield event.data
                 elif isinstance(event, Paused):
+                    run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
                     raise interruption(event.interrupts)
                 elif isinstance(event, Broken):
@@ -223,13 +219,12 @@ class Act:
     async def _begin(self, agent: Agent, program: str) -> _ActRun:
         settings = self._settings
         run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
-        run.nested = tools_of_programs(agent, self._sandbox, settings, run.call, run.final)
-        session, is_lost = await self._session()
-        is_lost = is_lost or (self._is_moved and session is not None)
-        self._is_moved = False
+        sandbox = self.place.sandbox
+        run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
+        session, is_lost = await self.place.session_of(self.number, settings.language)
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
-        run.begin(_in_place(self._sandbox, session, program, run.nested.toolset, settings))
+        run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
         return run
 
 
@@ -241,6 +236,13 @@ class _ActRun(ProgramRun):
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None) -> None:
         super().__init__(outer_id, program, most_calls=most_calls)
         self.final = FinalAnswer()
+        self.home: tuple[Place, int] | None = None
+        """Where it runs and the number of its invocation, while it waits for people: it keeps them meanwhile."""
+
+    def end(self) -> None:
+        """End the program; `Ended` follows."""
+        super().end()
+        self.home = None
 
 
 _runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
@@ -313,7 +315,7 @@ def answer_text(answer: Any) -> str:
 
 
 def _in_place(
-    sandbox: StrandsSandbox, session: BackgroundSession | None, code: str, tools: Toolset, settings: ActSettings
+    sandbox: StrandsSandbox, session: OwnSession | None, code: str, tools: Toolset, settings: ActSettings
 ) -> Callable[[], AsyncIterator[Event]]:
     """Return what runs a program; it is kept as long as the program waits for people, and so has no agent."""
     language, timeout = settings.language, settings.timeout

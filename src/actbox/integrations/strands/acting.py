@@ -7,9 +7,7 @@ the pass. There, and not after the model's answer, a program may be interrupted 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,11 +22,9 @@ from strands.types.event_loop import StopReason
 from actbox.codeact.block_instructions import block_instructions
 from actbox.codeact.final_answer import FinalAnswer
 from actbox.core.errors import InvalidValue
-from actbox.sync import background_loop
 from actbox.tools.toolset import alias_of
 
 from .act import KEY, Act, ActSettings, answer_text, tools_of_programs
-from .background import BackgroundSession
 from .calls_in_words import in_words
 from .executor import (
     Events,
@@ -51,7 +47,7 @@ from .executor import (
     with_reason,
     with_state,
 )
-from .sandbox import StrandsSandbox
+from .place import KEPT, Place
 
 RUNS: Final = "The program runs."
 """What the input of a resumed pass is until its program has run; no model reads it."""
@@ -62,17 +58,13 @@ _NO_CALLS: Final = "There is no tool to call directly. Call functions inside a p
 class Acting:
     """CodeAct for one agent. Invocations are told apart by their `invocation_state`, which Strands keeps for each."""
 
-    def __init__(self, settings: ActSettings, sandbox: StrandsSandbox, *, is_own: bool) -> None:
+    def __init__(self, settings: ActSettings, place: Place) -> None:
         self._settings = settings
-        self._sandbox = sandbox
+        self._place = place
         self._acts: dict[int, tuple[dict[str, Any], Act]] = {}  # with what the key is made of, so that it stays unique
+        self._ordinals = itertools.count(1)
         self._waiting: Act | None = None
         """The invocation that people were asked in; the next one has their answers."""
-        self._sessions: dict[int, BackgroundSession] = {}
-        """By the number of the invocation; one that is kept has the number 0."""
-        self._numbers = itertools.count(1)
-        left = weakref.finalize(self, _end_soon, sandbox, self._sessions, is_own)
-        left.atexit = False  # a sandbox ends with the process by itself
 
     def attach(self, agent: Agent) -> None:
         """Hang itself into the agent."""
@@ -136,13 +128,17 @@ class Acting:
         return act
 
     def _new(self) -> Act:
-        ordinal = next(self._numbers)
-        number = 0 if self._settings.keep_session else ordinal
-        return Act(number, ordinal, self._settings, self._sandbox, lambda: self._session_of(number))
+        number = KEPT if self._settings.keep_session else self._place.new_number()
+        return Act(number, next(self._ordinals), self._settings, self._place)
+
+    def _home_of(self, state: dict[str, Any]) -> tuple[Place, int]:
+        """Return where the programs of the invocation run that has this state, and its number."""
+        _, act = self._acts.get(id(state), (None, None))
+        return (self._place, KEPT) if act is None else (act.place, act.number)
 
     def _names(self, agent: Agent) -> set[str]:
         """Return the names by which the model may call what are functions in programs."""
-        nested = tools_of_programs(agent, self._sandbox, self._settings, _nowhere, FinalAnswer())
+        nested = tools_of_programs(agent, self._place.sandbox, self._settings, _nowhere, FinalAnswer())
         return {*tools_of(agent), *nested.toolset.names, *map(alias_of, nested.toolset.names)}
 
     # What the model is sent, and what it may not do
@@ -154,12 +150,16 @@ class Acting:
                 "structured_output_model and CodeActPlugin do not go together: Strands asks for the structure before a"
                 " program has run. Have the program call final_answer(value) with data of that structure"
             )
-        nested = tools_of_programs(agent, self._sandbox, self._settings, _nowhere, FinalAnswer())
+        place, number = self._home_of(context.invocation_state)
+        root, working_dir = place.folders()
+        nested = tools_of_programs(agent, place.sandbox, self._settings, _nowhere, FinalAnswer())
         text = block_instructions(
             nested.toolset,
-            self._sandbox.traits,
+            place.sandbox.traits,
             language=self._settings.language,
-            keeps_state=self._has_sessions,
+            keeps_state=place.keeps_state(number, self._settings.language),
+            root=root,
+            working_dir=working_dir,
             guidance=self._settings.guidance,
         )
         given = context.system_prompt
@@ -185,6 +185,8 @@ class Acting:
         _, act = self._acts.get(id(state), (None, None))
         if act is None:
             return
+        if self._goes_along(act.place):
+            self._place = act.place
         if result is not None and result.stop_reason == "end_turn" and act.goes_on:
             event.resume = _and_more(event.resume)
             return
@@ -192,26 +194,11 @@ class Acting:
         if result is not None and result.stop_reason == "interrupt":
             self._waiting = act
             return
-        if act.number and act.number in self._sessions:
-            await self._sandbox.close_session(self._sessions.pop(act.number))
+        await act.place.over(act.number)
 
-    # Sessions
-
-    @property
-    def _has_sessions(self) -> bool:
-        return self._sandbox.traits.sessions
-
-    async def _session_of(self, number: int) -> tuple[BackgroundSession | None, bool]:
-        """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
-        if not self._has_sessions:
-            return None, False
-        before = self._sessions.get(number)
-        if before is not None and before.alive:
-            return before, False
-        if before is not None:
-            await self._sandbox.close_session(before)
-        session = self._sessions[number] = self._sandbox.session()
-        return session, before is not None
+    def _goes_along(self, place: Place) -> bool:
+        """Return whether later invocations run where this one has: another agent, in whose place this is, began it."""
+        return place.sandbox is self._place.sandbox or (place.is_own and self._place.is_own)
 
 
 def _agent(context: Pass | InvokeModelContext) -> Agent:
@@ -271,17 +258,3 @@ def _others(messages: Iterable[Message]) -> list[ContentBlock]:
 
 async def _nowhere(name: str, arguments: dict[str, Any]) -> Any:
     raise AssertionError("these tools are only described")
-
-
-def _end_soon(sandbox: StrandsSandbox, sessions: dict[int, BackgroundSession], is_own: bool) -> None:
-    """End what an agent has left that is no more."""
-    if not sessions and not is_own:
-        return
-
-    async def end() -> None:
-        for session in sessions.values():
-            await sandbox.close_session(session)
-        if is_own:
-            await sandbox.stop()
-
-    asyncio.run_coroutine_threadsafe(end(), background_loop())

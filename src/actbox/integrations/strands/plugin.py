@@ -19,6 +19,7 @@ from .acting import Acting
 from .bounds import check_bounds
 from .languages import language_of
 from .paused import PAUSED_SECONDS
+from .place import Place
 from .sandbox import StrandsSandbox
 
 NAME: Final = "actbox:codeact"
@@ -98,7 +99,7 @@ class CodeActPlugin(Plugin):
         """Hang itself into an agent."""
         sandbox, is_own = self._sandbox_of(agent)
         language = language_of(self._settings.language, sandbox.traits)
-        Acting(replace(self._settings, language=language), sandbox, is_own=is_own).attach(agent)
+        Acting(replace(self._settings, language=language), Place(sandbox, is_own=is_own)).attach(agent)
 
     def _sandbox_of(self, agent: Agent) -> tuple[StrandsSandbox, bool]:
         """Return the sandbox, and whether it is the agent's alone, to be stopped with it."""

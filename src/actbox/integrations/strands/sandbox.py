@@ -123,6 +123,11 @@ class StrandsSandbox(FilesOfWorkspace):
         return self.box.traits
 
     @property
+    def is_started(self) -> bool:
+        """Whether it has started, and was not stopped since."""
+        return self._is_started
+
+    @property
     def working_dir(self) -> str:
         """Where commands and code start, as they know it. Where it was not told, it is known once it has started."""
         return posixpath.join(self.box.root, self._given_working_dir or "")

@@ -96,7 +96,7 @@ class AgentCoreSession(Session):
         box, loop = self._box, asyncio.get_running_loop()
         self._check_open()
         request = box.checked(program, tools, timeout)
-        if request.program.language != "python":
+        if not box.traits.has_sessions_of(request.program.language):
             raise Unsupported("a session of the agentcore engine runs Python; run() takes JavaScript and TypeScript")
         self._check_loop()
         self._loop = loop

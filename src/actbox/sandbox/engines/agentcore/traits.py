@@ -13,6 +13,7 @@ TRAITS: Final = shell_traits(
     platforms=("linux", "darwin"),
     languages=("python", "javascript", "typescript"),
     sessions=True,
+    session_languages=("python",),
     packages="those of the code interpreter",
     network="what the code interpreter's network mode allows; the system's own has none",
     notes=(
