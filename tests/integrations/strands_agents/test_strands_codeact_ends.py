@@ -166,6 +166,8 @@ async def test_calling_tools_for_ever_is_capped_too(linux: StrandsSandbox) -> No
     assert len(seen(agent)) == 3
     assert result.stop_reason == "limit_turns"
     assert result.state["codeact"]["stopped"] == "max_turns"
+    assert str(result) == "No answer was found in 3 turns.\n"
+    assert result.message == agent.messages[-1]
     assert not agent.event_loop_metrics.tool_metrics
 
 
