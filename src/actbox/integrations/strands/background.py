@@ -16,7 +16,7 @@ from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox, Session, Tools, closing
 from actbox.sync import background_loop
-from actbox.tools import Tool, Toolset
+from actbox.tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset
 
 T = TypeVar("T")
 _NOT_THERE: Final = 126
@@ -133,7 +133,28 @@ def tools_at_home(toolset: Toolset) -> Toolset:
     home = asyncio.get_running_loop()
     moved = Toolset(_at_home(tool, home) if tool.is_async else tool for tool in toolset)
     moved = moved.approved(set(moved.requiring).difference(toolset.requiring))
-    return moved if toolset.approver is None else moved.asking(toolset.approver)
+    return moved if toolset.approver is None else moved.asking(approver_at_home(toolset.approver))
+
+
+def approver_at_home(approver: Approver) -> Approver:
+    """Return an approver that is asked in this event loop, wherever the question comes up, as long as there is one."""
+    return _ApproverAtHome(approver, asyncio.get_running_loop())
+
+
+@dataclasses.dataclass(frozen=True)
+class _ApproverAtHome:
+    approver: Approver
+    home: asyncio.AbstractEventLoop
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        if self.home.is_closed() or self.home is asyncio.get_running_loop():
+            return await self.approver.decide(request)
+        asked = asyncio.run_coroutine_threadsafe(_decision_of(self.approver, request), self.home)
+        return await asyncio.wrap_future(asked)
+
+
+async def _decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
+    return await approver.decide(request)
 
 
 def _at_home(tool: Tool, home: asyncio.AbstractEventLoop) -> Tool:
