@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mappin
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
+from .core.after_fork import in_a_forked_child
 from .core.errors import InvalidValue
 from .core.events import Event
 from .core.policy import Policy
@@ -373,11 +374,16 @@ class _Portal:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="actbox-sync", daemon=True).start()
+        threading.Thread(target=self._run, name="actbox-sync", daemon=True).start()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        self.loop.close()
 
 
 _portal: _Portal | None = None
-_making = threading.Lock()
+# Garbage may be collected while a loop is made, in the same thread, and a finalizer may want it: then it makes it.
+_making = threading.RLock()
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
@@ -385,8 +391,20 @@ def background_loop() -> asyncio.AbstractEventLoop:
     global _portal
     with _making:
         if _portal is None or _portal.owner != os.getpid():
-            _portal = _Portal()
+            made = _Portal()
+            if _portal is None or _portal.owner != made.owner:
+                _portal = made
+            else:
+                made.loop.call_soon_threadsafe(made.loop.stop)
         return _portal.loop
+
+
+def _forget_lock() -> None:
+    global _making
+    _making = threading.RLock()
+
+
+in_a_forked_child(_forget_lock)  # another thread of the parent may have held it
 
 
 def _call(coroutine: Coroutine[Any, Any, T]) -> T:

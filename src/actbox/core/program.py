@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from .errors import InvalidValue
+from .policy import check_variables
 
 MAX_SOURCE_BYTES = 8 * 2**20
 
@@ -19,10 +20,13 @@ class Program:
     """Code, and what it is given.
 
     `inputs` are JSON values bound as variables before the first line runs. `files` are placed below `/input`
-    (`{"sales.csv": b"…"}` is read as `input/sales.csv`). `name` is the file name that tracebacks show.
+    (`{"sales.csv": b"…"}` is read as `input/sales.csv`). `name` is the file name that tracebacks show. `cwd` is the
+    folder that it starts in and imports from first: relative to the working folder, which it is unless told. `env` are
+    environment variables beside those of the policy. In a session both stay for the programs after it.
 
     Raises `InvalidValue` for a name that cannot be a variable, a value that is no JSON, a path that leaves `/input`,
-    or source of more than 8 MiB. Source that is not a program is no error here: its run ends with `ErrorKind.SYNTAX`.
+    a variable that cannot be set, or source of more than 8 MiB. Source that is not a program is no error here: its run
+    ends with `ErrorKind.SYNTAX`.
     """
 
     code: str
@@ -30,6 +34,8 @@ class Program:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     name: str = "program.py"
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str):
@@ -55,6 +61,9 @@ class Program:
         object.__setattr__(self, "files", {_file_name(k): _content(k, v) for k, v in self.files.items()})
         if not isinstance(self.name, str) or not self.name or any(c in self.name for c in "/\0\n"):
             raise InvalidValue(f"Program.name must be a file name such as 'program.py', not {self.name!r}")
+        if not isinstance(self.cwd, str) or "\0" in self.cwd:
+            raise InvalidValue(f"Program.cwd must be a path such as 'data', not {self.cwd!r}")
+        object.__setattr__(self, "env", check_variables(self.env))
 
 
 def _file_name(name: str) -> str:

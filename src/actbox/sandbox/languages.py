@@ -50,7 +50,18 @@ def in_language(program: Program | str, traits: Traits) -> Program:
         return Program(program, traits.languages[0])
     if program.language not in traits.languages:
         raise wrong_language(traits.engine, program.language, traits.languages)
+    check_start(program, traits)
     return program
+
+
+def check_start(program: Program, traits: Traits) -> None:
+    """Raise `Unsupported` for a program with a folder or variables of its own where the engine has none."""
+    if (program.cwd or program.env) and not traits.cwd:
+        other = "node" if "javascript" in traits.languages else "linux"
+        raise Unsupported(
+            f"programs of the {traits.engine} engine start in the working folder, with the variables of the policy:"
+            f" leave out Program.cwd and Program.env; the {other} engine has them"
+        )
 
 
 def wrong_language(engine: str, language: str, runs: tuple[str, ...] = ()) -> Unsupported:

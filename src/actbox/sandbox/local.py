@@ -32,7 +32,7 @@ from .ending import Stop
 from .files import WorkspaceFiles, place_files
 from .guest_process import GuestProcess
 from .languages import cannot_fork, in_language
-from .requests import arguments_of, check_names, encode_program, seconds_of, source_of
+from .requests import arguments_of, check_names, encode_program, run_message, seconds_of, source_of
 from .runs import Run, events_of, failed_result
 from .sessions import LocalSession, SessionPlace
 from .siblings import AloneInSiblings, Siblings
@@ -289,16 +289,7 @@ class LocalSandbox(WorkspaceFiles, AloneInSiblings):
         program = in_language(program, self.traits)
         toolset = Toolset.for_run(tools)
         check_names(program, toolset)
-        frame = frame_of(
-            {
-                "t": "run",
-                "code": program.code,
-                "language": program.language,
-                "name": program.name,
-                "inputs": program.inputs,
-                "tools": toolset.guest_spec(),
-            }
-        )
+        frame = frame_of(run_message(program, toolset, self.guest_root))
         await place_files(program, workspace)
         return frame, toolset
 

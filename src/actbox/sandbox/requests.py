@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import posixpath
 from collections.abc import Iterable
 from types import NoneType
 from typing import Any
@@ -24,6 +25,23 @@ def encode_program(message: dict[str, Any]) -> bytes:
         return wire.encode(message, _MAX_PROGRAM_MESSAGE)
     except (wire.MessageTooLong, ValueError, RecursionError) as error:
         raise InvalidValue(f"the program and its inputs cannot be sent: {error}; put data into files") from None
+
+
+def run_message(program: Program, toolset: Toolset, root: str) -> dict[str, Any]:
+    """Return what a guest is told of a program: what it is, and what it is given. `root` is its working folder."""
+    message = {
+        "t": "run",
+        "code": program.code,
+        "language": program.language,
+        "name": program.name,
+        "inputs": program.inputs,
+        "tools": toolset.guest_spec(),
+    }
+    if program.cwd:
+        message["cwd"] = posixpath.join(root, program.cwd)
+    if program.env:
+        message["env"] = program.env
+    return message
 
 
 def check_names(program: Program, toolset: Toolset) -> None:

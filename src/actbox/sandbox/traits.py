@@ -60,7 +60,8 @@ class Traits:
     `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has several calls
     under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output` whether what a
     program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says the line of
-    the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
+    the program, and shows it; `cwd` whether a `Program` may have a `cwd` and an `env` of its own. `platforms` are those
+    that the engine is for, as `sys.platform` has them.
     """
 
     engine: str
@@ -83,6 +84,7 @@ class Traits:
     tools_by: ToolsBy = "channel"
     partial_output: bool = True
     tracebacks: bool = True
+    cwd: bool = False
     sessions: bool = False
     session_languages: tuple[str, ...] | None = None
     fork: bool = False
@@ -120,6 +122,7 @@ class Traits:
             "tools_by": self.tools_by,
             "partial_output": self.partial_output,
             "tracebacks": self.tracebacks,
+            "cwd": self.cwd,
             "sessions": self.sessions,
             "session_languages": list(filter(self.has_sessions_of, self.languages)),
             "fork": self.fork,

@@ -21,7 +21,7 @@ from .cases.parallel_calls import ParallelCallCases
 from .cases.sessions import SessionCases, SessionLifeCases
 from .cases.tools import ToolCases
 from .cases.unicode import UnicodeCases
-from .cases.values import FreshCases, InputCases, ValueCases
+from .cases.values import FreshCases, InputCases, StartCases, ValueCases
 
 
 # The last is tried first: pytest collects what a class inherits from the end.
@@ -49,6 +49,7 @@ class SandboxContract(
     BadInputCases,
     ErrorCases,
     FreshCases,
+    StartCases,
     InputCases,
     ValueCases,
     ResultCases,

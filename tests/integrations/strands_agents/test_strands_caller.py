@@ -27,6 +27,7 @@ from actbox.integrations.strands import (
     StrandsSandbox,
     make_programmatic_tool_caller,
     programmatic_tool_caller,
+    python_session,
     shell,
 )
 from tests.integrations.strands_agents.programs import CALLER, agent_with, run, seen_by, status_of, text_of
@@ -380,6 +381,32 @@ async def test_a_tool_of_the_sandbox_that_requires_approval_is_asked_about() -> 
         await agent.invoke_async("go")
     assert "was refused: not today" in text_of(agent)
     assert made == []
+
+
+@pytest.mark.parametrize("name", [CALLER, "python_session"])
+async def test_whoever_decides_about_a_code_tool_is_asked_in_the_event_loop_of_the_agent(name: str) -> None:
+    class Waits:
+        async def decide(self, request: actbox.ApprovalRequest) -> actbox.ApprovalDecision:
+            asked.set()
+            await agreed.wait()
+            return actbox.ApprovalDecision(True)
+
+    @actbox.tool(approval="always_require")
+    def wipe() -> str:
+        """Wipe."""
+        return "wiped"
+
+    async def agree() -> None:
+        await asked.wait()
+        agreed.set()
+
+    asked, agreed = asyncio.Event(), asyncio.Event()
+    async with StrandsSandbox("linux", code_tools=actbox.Toolset.of([wipe]).asking(Waits())) as sandbox:
+        model = ScriptedModel([(name, {"code": "print(wipe())"})], "done")
+        tools = [programmatic_tool_caller, python_session]
+        agent = Agent(model=model, tools=tools, sandbox=sandbox, callback_handler=None)
+        await asyncio.gather(agent.invoke_async("go"), agree())
+    assert text_of(agent) == "[stdout]\nwiped"
 
 
 # What tools are given and what they return

@@ -15,7 +15,7 @@ from strands.vended_tools import file_editor, python_repl, shell
 
 import actbox
 from actbox import InvalidValue, Limits, Policy, Unsupported
-from actbox.integrations.strands import StrandsSandbox
+from actbox.integrations.strands import CodeActPlugin, StrandsSandbox
 from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
@@ -164,14 +164,34 @@ async def test_code_of_other_languages_runs_where_an_engine_has_them() -> None:
             assert (await node.execute_code("const x: number = 42; console.log(x)", name)).stdout == "42\n"
         with pytest.raises(Unsupported, match="the node engine runs JavaScript and TypeScript"):
             await node.execute_code("1", "python3")
-        with pytest.raises(Unsupported, match="leave out cwd and env"):
-            await node.execute_code("1", "node", cwd="/tmp")
+        where = await node.execute_code("console.log(process.cwd(), process.env.A)", "node", cwd="/tmp", env={"A": "1"})
+        assert where.stdout == "/tmp 1\n"
 
 
 async def test_where_code_cannot_start_elsewhere_is_told() -> None:
     async with StrandsSandbox("monty") as monty:
-        with pytest.raises(Unsupported, match="starts in /workspace, with the variables of the policy"):
+        with pytest.raises(Unsupported, match=r"leave out Program.cwd and Program.env"):
             await monty.execute_code("1", env={"A": "1"})
+
+
+async def test_code_that_starts_elsewhere_is_a_run_like_any_other(sandbox: StrandsSandbox) -> None:
+    code = (
+        "import atexit, sys, threading, time, beside\natexit.register(print, 'bye')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()\nprint(beside.where)"
+    )
+    await sandbox.write_file("project/beside.py", b"where = 'beside it'")
+    result = await sandbox.execute_code(code, cwd="project", env={"A": "1"})
+    assert (result.stdout, result.exit_code) == ("beside it\nlate\nbye\n", 0)
+    killed = await sandbox.execute_code("import os\nos.kill(os.getpid(), 9)", cwd="project")
+    assert "session" not in killed.stderr
+
+
+async def test_programs_of_an_agent_that_acts_by_them_start_in_the_working_folder() -> None:
+    async with sandbox_on("linux", working_dir="project") as sandbox:
+        await sandbox.write_file("there", b"yes")
+        model = ScriptedModel("```python\nfinal_answer(open('there').read())\n```")
+        agent = Agent(model, sandbox=sandbox, plugins=[CodeActPlugin()], callback_handler=None)
+        assert (await agent.invoke_async("go")).state["codeact"]["answer"] == "yes"
 
 
 async def test_files_come_and_go_as_bytes(sandbox: StrandsSandbox) -> None:

@@ -28,6 +28,7 @@ from actbox.integrations.strands import (
     python_session,
     shell,
 )
+from tests.integrations.strands_agents.conftest import ENGINES
 from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, statuses
 
 ALL = (shell, python, python_session, file_read, file_write, file_editor)
@@ -204,6 +205,27 @@ async def test_a_session_keeps_its_variables_also_after_errors_until_it_is_reset
     )
     assert "ZeroDivisionError" in said[1]
     assert said[2:] == ["[value]\n2", "[value]\nFalse", "The session begins anew."]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_all_tools_start_in_the_working_folder(engine: str) -> None:
+    async with sandbox_on(engine, working_dir="project") as sandbox:
+        said = await asked(
+            sandbox,
+            ("shell", {"command": "echo yes > there"}),
+            ("python", {"code": "open('there').read()"}),
+            ("python_session", {"code": "open('there').read()"}),
+            ("python_session", {"code": "import os\nos.chdir('..')"}),
+            ("python_session", {"code": "os.getcwd()"}),
+            ("file_read", {"path": "there"}),
+        )
+        assert said[1:] == ["[value]\n'yes\\n'"] * 2 + [said[3], "[value]\n'/workspace'", "yes\n"]
+
+
+async def test_a_session_runs_python_and_nothing_else() -> None:
+    async with sandbox_on("node") as sandbox:
+        (said,) = await asked(sandbox, ("python_session", {"code": "console.log(1)"}))
+    assert "the node engine runs JavaScript" in said
 
 
 async def test_there_is_one_session_for_each_agent_and_sandbox() -> None:

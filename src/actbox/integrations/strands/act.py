@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
@@ -187,7 +187,7 @@ class Act:
             lost = (_LOST_BEFORE,) if self._is_moved and kept_state else ()
             self._observed = _Observed(found.result, found.calls, lost)
             return
-        if in_a_program.get():
+        if in_a_program():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
             return
         if isinstance(found, _ActRun) and found.home is not None:
@@ -345,7 +345,7 @@ async def _without_answer(events: AsyncIterator[Event]) -> AsyncGenerator[Event]
 
 
 def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools) -> RunTool:
-    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], None]) -> Answered | Interrupted:
+    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], Awaitable[None]]) -> Answered | Interrupted:
         tool = nested.unregistered.get(tool_use["name"])
         return await run_tool(agent, tool_use, invocation_state, tell=tell, tool=tool)
 

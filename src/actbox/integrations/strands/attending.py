@@ -37,13 +37,24 @@ GATHER_SECONDS: Final = 0.1
 BEGUN_AT_ONCE: Final = 16
 """Calls that are begun before other work of the event loop has its turn: a program may gather thousands."""
 CANCEL_SECONDS: Final = 1.0
-"""How long tools that watch the agent's cancel signal have to end by themselves."""
+"""How long tools that watch the agent's cancel signal have to end by themselves, and then all to heed that they are
+cancelled.
+"""
+MOST_TOLD: Final = 64
+"""What tools have streamed and nobody has taken, beyond which they wait."""
 
-in_a_program: ContextVar[bool] = ContextVar("actbox_strands_in_a_program", default=False)
-"""Set where a tool was called by a program, also in the agents that it runs: they must not run programs."""
+_called: ContextVar[PendingCall | None] = ContextVar("actbox_strands_called", default=None)
 
-Run = Callable[[ToolUse, Callable[[dict[str, Any]], None]], Awaitable[Answered | Interrupted]]
+Run = Callable[[ToolUse, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[Answered | Interrupted]]
 """Runs one tool call through the agent, and tells what it streams."""
+
+
+def in_a_program() -> bool:
+    """Return whether a tool was called by a program that waits for it, also in the agents that it runs: they must not
+    run programs. What a tool has begun and left may outlive its call.
+    """
+    call = _called.get()
+    return call is not None and not call.is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,8 @@ class Attendant:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._told: deque[Told] = deque()
+        self._taken = asyncio.Event()
+        """Set when all that was told has been taken."""
         self._untaken: deque[PendingCall] = deque()
         self._tasks: dict[asyncio.Task[None], PendingCall] = {}
         self._begin_until: float | None = None
@@ -115,6 +128,7 @@ class Attendant:
                 self._take()
                 while self._told:
                     yield self._told.popleft()
+                self._taken.set()
                 if self._ended is not None:
                     break
                 if (self._cancel_signal.is_set() or self._raised is not None) and not self._is_ending:
@@ -190,11 +204,12 @@ class Attendant:
 
     async def _answer(self, call: PendingCall) -> None:
         in_a_run.set(True)
-        in_a_program.set(True)
+        call.is_over = False
+        _called.set(call)
         tool_use: ToolUse = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
         self._tell("tool_use", tool_use)
         try:
-            outcome = await self._run_tool(tool_use, self._tell_event)
+            outcome = await self._run_tool(tool_use, self._tell_in_time)
         except Exception as error:  # of a hook
             self._raised = self._raised or error
             self._woken.set()
@@ -220,6 +235,7 @@ class Attendant:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         call = self._tasks.pop(task)
+        call.is_over = True
         if task.cancelled():
             call.fail(ToolError("the call was cancelled on the host", tool=call.name))
         elif (error := task.exception()) is not None:  # such as a result that is none
@@ -244,7 +260,9 @@ class Attendant:
         await asyncio.wait(tasks, timeout=CANCEL_SECONDS if self._cancel_signal.is_set() else 0)
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        _, left = await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+        for task in left:
+            _log.warning("the tool %r goes on although its call was cancelled", self._tasks[task].name)
 
     # Waiting and telling
 
@@ -254,6 +272,13 @@ class Attendant:
     def _tell_event(self, event: dict[str, Any]) -> None:
         self._told.append(Told({key: value for key, value in event.items() if key != "type"}))
         self._woken.set()
+
+    async def _tell_in_time(self, event: dict[str, Any]) -> None:
+        """Tell something of a tool, which waits where nobody has taken what was told before."""
+        self._tell_event(event)
+        if len(self._told) >= MOST_TOLD:
+            self._taken.clear()
+            await self._taken.wait()
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._woken.set)

@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from actbox.core.events import Event
+from actbox.core.events import Completed, Event
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox, Session, Tools, closing
 from actbox.sync import background_loop
-from actbox.tools import Tool, Toolset
+from actbox.tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset
 
 T = TypeVar("T")
+_NOT_THERE: Final = 126
+"""The exit code of a program whose folder is missing."""
 
 
 async def in_background(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -77,9 +79,10 @@ async def stream_in_background(begin: Callable[[], AsyncIterator[Event]]) -> Asy
 class BackgroundSession:
     """A session of a sandbox for whoever asks, in any event loop. It begins with its first program."""
 
-    def __init__(self, box: Callable[[], Awaitable[Sandbox]]) -> None:
-        """`box` returns the sandbox, started."""
+    def __init__(self, box: Callable[[], Awaitable[Sandbox]], *, cwd: str = "") -> None:
+        """`box` returns the sandbox, started; the first program begins in `cwd`, and so do those after it."""
         self._box = box
+        self._cwd = cwd
         self._session: Session | None = None
         self._closing: asyncio.Future[None] | None = None
 
@@ -95,6 +98,11 @@ class BackgroundSession:
         toolset = tools_at_home(Toolset.for_run(tools))
         box = await self._box()
 
+        if not isinstance(program, Program):
+            program = Program(program, box.traits.languages[0])
+        if self._cwd and not program.cwd:
+            program = dataclasses.replace(program, cwd=self._cwd)
+
         def begin() -> AsyncIterator[Event]:
             if self._session is None:
                 self._session = box.session()
@@ -102,6 +110,8 @@ class BackgroundSession:
 
         async with contextlib.aclosing(stream_in_background(begin)) as events:
             async for event in events:
+                if isinstance(event, Completed) and event.result.exit_code != _NOT_THERE:
+                    self._cwd = ""
                 yield event
 
     async def close(self) -> None:
@@ -123,7 +133,28 @@ def tools_at_home(toolset: Toolset) -> Toolset:
     home = asyncio.get_running_loop()
     moved = Toolset(_at_home(tool, home) if tool.is_async else tool for tool in toolset)
     moved = moved.approved(set(moved.requiring).difference(toolset.requiring))
-    return moved if toolset.approver is None else moved.asking(toolset.approver)
+    return moved if toolset.approver is None else moved.asking(approver_at_home(toolset.approver))
+
+
+def approver_at_home(approver: Approver) -> Approver:
+    """Return an approver that is asked in this event loop, wherever the question comes up, as long as there is one."""
+    return _ApproverAtHome(approver, asyncio.get_running_loop())
+
+
+@dataclasses.dataclass(frozen=True)
+class _ApproverAtHome:
+    approver: Approver
+    home: asyncio.AbstractEventLoop
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        if self.home.is_closed() or self.home is asyncio.get_running_loop():
+            return await self.approver.decide(request)
+        asked = asyncio.run_coroutine_threadsafe(_decision_of(self.approver, request), self.home)
+        return await asyncio.wrap_future(asked)
+
+
+async def _decision_of(approver: Approver, request: ApprovalRequest) -> ApprovalDecision:
+    return await approver.decide(request)
 
 
 def _at_home(tool: Tool, home: asyncio.AbstractEventLoop) -> Tool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -91,7 +91,7 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
         (`tool_stream_event`, `tool_cancel_event`), as `Told` describes them.
         """
         agent: Agent = invocation_state["agent"]
-        if in_a_program.get():
+        if in_a_program():
             yield result_event(_refused(tool_use, _NESTED))
             return
         if _is_ambiguous(agent, tool_use["toolUseId"]):
@@ -219,7 +219,7 @@ def _in_sandbox(
 def _through(agent: Agent, invocation_state: dict[str, Any]) -> Run:
     unregistered = unregistered_tools(agent)
 
-    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], None]) -> Answered | Interrupted:
+    async def run(tool_use: ToolUse, tell: Callable[[dict[str, Any]], Awaitable[None]]) -> Answered | Interrupted:
         tool = unregistered.get(tool_use["name"])
         return await run_tool(agent, tool_use, invocation_state, tell=tell, tool=tool)
 

@@ -14,7 +14,7 @@ import copy
 import functools
 import inspect
 import warnings
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -87,12 +87,12 @@ async def run_tool(
     tool_use: ToolUse,
     invocation_state: Mapping[str, Any],
     *,
-    tell: Callable[[dict[str, Any]], None],
+    tell: Callable[[dict[str, Any]], Awaitable[None]],
     tool: AgentTool | None = None,
 ) -> Answered | Interrupted:
     """Run one tool call as the agent's executor does, and return what it came to.
 
-    It gets a copy of `invocation_state`, whose values are shared. `tell` is called with each event that the call
+    It gets a copy of `invocation_state`, whose values are shared. `tell` is awaited with each event that the call
     streams, in Strands' own form (`{"tool_stream_event": …}`, `{"tool_cancel_event": …}`). `tool` is one that the agent
     has not registered; without it the registered one of that name runs. Called again with the same `tool_use` after
     the interrupts were answered, it goes on as Strands does: hooks and the tool run anew, and find the answers.
@@ -118,7 +118,7 @@ async def run_tool(
         if isinstance(event, ToolInterruptEvent):
             interrupts += event.interrupts
         elif not isinstance(event, ToolResultEvent):
-            tell(event.as_dict())
+            await tell(event.as_dict())
     if interrupts:
         return Interrupted(tuple(interrupts))
     if not results:

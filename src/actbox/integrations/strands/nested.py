@@ -24,6 +24,7 @@ from actbox.core.errors import ActboxError, InvalidValue, ToolError
 from actbox.tools import Tool, Toolset
 from actbox.tools.toolset import RESERVED, alias_of
 
+from .background import approver_at_home
 from .code_tools import CodeTool, code_tools_of
 from .executor import Answered, tools_of
 
@@ -84,7 +85,7 @@ def nested_tools(
     toolset = Toolset([*tools, *_ambiguous(tool.name for tool in tools)])
     toolset = toolset.approved(set(toolset.requiring).difference(code_tools.requiring))
     if code_tools.approver is not None:
-        toolset = toolset.asking(code_tools.approver)
+        toolset = toolset.asking(approver_at_home(code_tools.approver))
     return NestedTools(toolset, unregistered, tuple(left_out))
 
 

@@ -39,7 +39,7 @@ PAUSED_SECONDS: Final = 3600.0
 """How long a program waits for an answer."""
 MOST_PAUSED: Final = 20
 """Programs of one agent that wait at once; beyond it the one that has waited longest is ended."""
-MOST_OF_ALL: Final = 500
+MOST_OF_ALL: Final = 100
 """Programs that wait at once in this process; beyond it one ends of the agent that has the most."""
 MOST_PRINTED: Final = 8_000
 """Characters of each stream that are noted of a run that waits."""
@@ -53,7 +53,7 @@ class Gone:
     calls: CallLog
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class _Pause:
     """One time that a run waits. `dropped` ends it when nobody has its agent any more."""
 
@@ -104,7 +104,8 @@ class PausedRuns:
                 del self._runs[too_many.run.token]
         if too_many is not None:
             too_many.over().end()
-        loop.call_soon_threadsafe(loop.call_later, seconds, self._expire, run.token, pause)
+        # The timer goes on when the run is over, and must not keep what that has printed.
+        loop.call_soon_threadsafe(loop.call_later, seconds, self._expire, run.token, weakref.ref(pause))
 
     def _too_many(self, owner: int) -> _Pause | None:
         """Return the run that has to end since `owner` has one more: of its own, unless others have as many."""
@@ -149,10 +150,10 @@ class PausedRuns:
             pause = self._runs.pop(token, None)
         return None if pause is None else pause.over()
 
-    def _expire(self, token: str, pause: _Pause | None = None) -> None:
+    def _expire(self, token: str, timed: weakref.ref[_Pause] | None = None) -> None:
         with self._lock:
             last = self._runs.get(token)
-            if last is None or pause not in (None, last):  # it has been resumed since, and may be paused anew
+            if last is None or (timed is not None and timed() is not last):  # resumed since, and may be paused anew
                 return
             del self._runs[token]
         last.over().end()

@@ -48,6 +48,8 @@ class PendingCall:
         self.arguments = arguments
         self.interrupts: tuple[Interrupt, ...] = ()
         """What a person has to answer before it can go on."""
+        self.is_over = False
+        """Whether no tool works on it."""
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[Any] = self._loop.create_future()
         self._clock: WallClock | None = call_clock.get()

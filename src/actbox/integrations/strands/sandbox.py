@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import PurePosixPath
 from typing import Any, Self
@@ -12,8 +12,7 @@ from strands.sandbox import ExecutionResult, StreamChunk
 from strands.types.tools import AgentTool
 
 import actbox
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, Unsupported
-from actbox.core.policy import check_variables
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped
 from actbox.sandbox.contract import closing
 from actbox.sandbox.slots import Slots
 from actbox.tools import Tool, Toolset
@@ -27,20 +26,6 @@ from .results import chunk_of, raise_timeout, result_of, said_of
 # The kernel takes no argument of 128 KiB; a longer command goes in by standard input.
 _MOST_ARGUMENT_BYTES = 100_000
 _FROM_STDIN = 'eval "$(command -p cat)"'
-# Of how much of Python there is, what has folders to go to and variables to set.
-_WITH_FOLDERS = ("full", "standard library")
-# In a session nothing of this is left but the folder and the variables.
-_GO_THERE = """
-import os, sys
-os.environ.update(variables)
-try:
-    os.chdir(folder)
-except OSError as error:
-    print(f"cannot start in {folder}: {error.strerror}", file=sys.stderr)
-    sys.exit(126)
-del os, sys, folder, variables
-"""
-
 CodeTools = Toolset | Iterable[Tool | Callable[..., Any]]
 
 
@@ -263,49 +248,24 @@ class StrandsSandbox(FilesOfWorkspace):
 
         `tools` are those of the program, in place of `code_tools`.
         """
-        variables = check_variables(env or {})
-        program = actbox.Program(code, language_of(language, self.traits))
+        name = language_of(language, self.traits)
         toolset = self.code_tools if tools is None else tools
         box = await self.ready()
-        folder = self._folder(cwd)
-        events: AsyncIterator[actbox.Event]
-        if variables or folder != box.root:
-            events = self._events_elsewhere(program, toolset, timeout, folder, variables)
-        else:
-            events = box.stream(program, tools=toolset, timeout=timeout)
+        folder = str(PurePosixPath(self._given_working_dir or "", cwd or ""))
+        program = actbox.Program(code, name, cwd="" if folder in (".", box.root) else folder, env=env or {})
+        events = box.stream(program, tools=toolset, timeout=timeout)
         async with closing(events):
             async for event in events:
                 yield event
 
-    async def _events_elsewhere(
-        self, program: actbox.Program, tools: Toolset, timeout: float | None, folder: str, variables: dict[str, str]
-    ) -> AsyncGenerator[actbox.Event]:
-        """Run a program in a session of its own, which is brought to the folder and given the variables before."""
-        if self.traits.python not in _WITH_FOLDERS or program.language != "python" or not self.traits.sessions:
-            raise Unsupported(
-                f"{program.language} on the {self.traits.engine} engine starts in {self.box.root}, with the variables"
-                " of the policy; leave out cwd and env"
-            )
-        session = self.session()
-        try:
-            first = actbox.Program(_GO_THERE, inputs={"folder": folder, "variables": variables}, name="start.py")
-            async with aclosing(session.stream(first, timeout=timeout)) as events:
-                async for event in events:
-                    if isinstance(event, actbox.Completed) and not event.result.success:
-                        yield event
-                        return
-            async with aclosing(session.stream(program, tools=tools, timeout=timeout)) as events:
-                async for event in events:
-                    yield event
-        finally:
-            await self.close_session(session)
-
     def session(self) -> BackgroundSession:
         """Return live interpreter state in this sandbox, for any event loop, which ends with the sandbox.
 
+        It begins in `working_dir`.
+
         Raises `Unsupported`, when its first program runs, where the engine has none. Close it by `close_session`.
         """
-        session = BackgroundSession(self.ready)
+        session = BackgroundSession(self.ready, cwd=self._given_working_dir or "")
         self._sessions.add(session)
         return session
 

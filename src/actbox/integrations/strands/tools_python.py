@@ -21,6 +21,7 @@ from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, Unsupported
 from actbox.sync import background_loop
 
 from .background import BackgroundSession
+from .languages import language_of
 from .observation import blocks_of
 from .per_agent import PerAgent, sandbox_of
 from .sandbox import StrandsSandbox
@@ -116,7 +117,8 @@ def make_python_session(
                 yield {"status": "success", "content": [{"text": "The session begins anew."}]}
                 return
         kept.end_with(tool_context.agent)
-        events = kept.session.stream(code, tools=active.code_tools, timeout=timeout)
+        program = actbox.Program(code, language_of("python", active.traits))
+        events = kept.session.stream(program, tools=active.code_tools, timeout=timeout)
         async with aclosing(_told(heeding(tool_context, events), code, max_chars)) as items:
             async for item in items:
                 yield item

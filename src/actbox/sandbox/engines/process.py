@@ -45,6 +45,7 @@ TRAITS = Traits(
     enforced={**BY_RLIMIT, **BY_HOST},
     packages="those of the host's environment",
     platforms=("linux", "darwin"),
+    cwd=True,
     sessions=True,
     network="everything that this machine reaches",
     notes=(

@@ -21,7 +21,7 @@ from .figures import catch_figures
 from .finish import EXIT_CHANNEL_LOST, flush_all, is_alone, note_exit, save_anyway, send_result, wait_for_threads
 from .imports import fork_by_default
 from .limits import apply_limits, data_bytes
-from .program import Compiled, compile_program, new_main, run_in
+from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
 from .rehearsal import rehearse
 from .session import serve_session
@@ -120,7 +120,7 @@ def serve(channel: HostChannel, message: Dict[str, Any], used_bytes: int, wait: 
     if failure := _enter(folder, message["name"]):
         compiled = None
         done.update(failure)
-    if compiled is not None:
+    if compiled is not None and set_out(message, done):
         _run(compiled, message, names, done, save_figures, owner)
     wait_for_threads()
     flush_all()

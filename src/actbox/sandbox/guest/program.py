@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import os
 import sys
 from types import CodeType, ModuleType
 
@@ -16,6 +17,22 @@ _AWAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 _CO_COROUTINE = 0x80  # as `inspect` has it, which is much to import for one number
 # No identifier, so that no program can have a variable of this name.
 _VALUE = "<value>"
+
+
+def set_out(message: Dict[str, Any], done: Dict[str, Any]) -> bool:
+    """Give a program its variables, and go to its folder, from which it imports first; say in `done` why not."""
+    os.environ.update(message.get("env", {}))
+    if "cwd" not in message:
+        return True
+    try:
+        os.stat(message["cwd"])  # where WebAssembly knows why there is no such folder
+        os.chdir(message["cwd"])
+    except OSError as error:
+        said = "cannot start in %s: %s" % (message["cwd"], error.strerror)
+        done.update(exit=126, error={"kind": "RUNTIME", "type": type(error).__name__, "message": said})
+        return False
+    sys.path.insert(0, message["cwd"])
+    return True
 
 
 class Compiled:

@@ -20,7 +20,7 @@ from .failure import describe_exception
 from .finish import EXIT_CHANNEL_LOST, flush_all, flush_output, note_exit, save_anyway, send_result, wait_for_threads
 from .fork import fork_orphan, moving_to, refuse_threads
 from .interrupts import Interrupts
-from .program import Compiled, compile_program, new_main, run_in
+from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
 from .tools import bind_tools
 from .value import describe_value
@@ -145,7 +145,8 @@ class Session:
             done["exit"] = 1
         if compiled is not None:
             self._bind(message, compiled, name)
-            self._execute(compiled, name, message, done)
+            if set_out(message, done):
+                self._execute(compiled, name, message, done)
         flush_output()
         if os.getpid() != self._owner:  # a child that the program forked: it ends as a script would
             self.end(done["exit"])

@@ -22,7 +22,7 @@ from .finish import flush_all, flush_output, note_exit, send_result, wait_for_th
 from .http_request import bind_http_request
 from .inbox import Inbox, InboxLoop
 from .missing import name_what_is_missing
-from .program import Compiled, compile_program, new_main, run_in
+from .program import Compiled, compile_program, new_main, run_in, set_out
 from .randomness import reseed
 from .tools import bind_tools
 from .traces import keep_guest_out_of_warnings, leave_out
@@ -138,7 +138,8 @@ class _Guest:
             done["exit"] = 1
             return done
         self._bind(order, compiled, name)
-        self._execute(compiled, name, order, done)
+        if set_out(order, done):
+            self._execute(compiled, name, order, done)
         return done
 
     def _file_name(self, name: str) -> str:

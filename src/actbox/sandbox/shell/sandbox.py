@@ -28,7 +28,8 @@ from actbox.sandbox.channel.http import ToolAddress, ToolProxy
 from actbox.sandbox.channel.mailbox import Mailbox
 from actbox.sandbox.contract import Command, Sandbox, Session, Tools
 from actbox.sandbox.ending import Stop
-from actbox.sandbox.requests import check_names, encode_program, seconds_of
+from actbox.sandbox.languages import check_start
+from actbox.sandbox.requests import check_names, encode_program, run_message, seconds_of
 from actbox.sandbox.runs import Run, events_of, failed_result
 from actbox.sandbox.slots import Slots, slots
 from actbox.sandbox.whole import whole
@@ -219,6 +220,7 @@ class ShellSandbox(ShellFiles, Sandbox):
             raise Unsupported(
                 f"the {self.traits.engine} engine runs {runs}, not {program.language!r}; a shell takes execute()"
             )
+        check_start(program, self.traits)
         toolset = Toolset.for_run(tools)
         check_names(program, toolset)
         return ProgramRequest(program, toolset, seconds)
@@ -228,14 +230,7 @@ class ShellSandbox(ShellFiles, Sandbox):
         self, request: ProgramRequest, place: Place, queue: asyncio.Queue[Event | None] | None
     ) -> AsyncGenerator[Run | ExecutionResult]:
         program = request.program
-        message = {
-            "t": "run",
-            "code": program.code,
-            "language": program.language,
-            "name": program.name,
-            "inputs": program.inputs,
-            "tools": request.toolset.guest_spec(),
-        }
+        message = run_message(program, request.toolset, place.workspace)
         frame = self._frame(message, self.policy.variables, place)
         try:
             await self._place_files(program, place)

@@ -30,6 +30,7 @@ def shell_traits(engine: str, isolation: str, *, isolated: bool = False, **more:
         "enforced": ENFORCED,
         "network": "everything that the machine behind the shell reaches",
         "tools_by": "files",
+        "cwd": True,
         **more,
     }
     notes = (*NOTES, *fields.pop("notes", ()))

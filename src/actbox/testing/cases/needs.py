@@ -143,7 +143,16 @@ async def _no_promise(cases: Cases, box: Sandbox) -> None:
     assert result.exit_code == 124, result
 
 
+async def _no_cwd(cases: Cases, box: Sandbox) -> None:
+    from .case import raises_unsupported
+
+    for given in ({"cwd": "folder"}, {"env": {"A": "1"}}):
+        program = cases.program(cases.words.answer("1"), **given)
+        await raises_unsupported(cases, lambda program=program: box.run(program))  # type: ignore[misc]
+
+
 FILES: Final = Need("files", lambda traits, words: traits.files, _with_box(_no_files))
+CWD: Final = Need("cwd", lambda traits, words: traits.cwd, _with_box(_no_cwd))
 COMMANDS: Final = Need("commands", lambda traits, words: traits.commands, _with_box(_no_commands))
 TOOLS: Final = Need("tools", lambda traits, words: traits.tools, _with_box(_no_tools))
 SESSIONS: Final = Need("sessions", lambda traits, words: traits.sessions, _with_box(_no_sessions))

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from actbox.core.errors import InvalidValue
 from actbox.core.policy import Policy
 from actbox.core.program import Program
 from actbox.sandbox.contract import Sandbox
 
 from .case import Cases, OpenBox, case, kept
-from .needs import VALUE, python, word
+from .needs import CWD, FILES, NO_ERROR, SESSIONS, VALUE, python, word
 
 VALUES: dict[str, Any] = {
     "null": None,
@@ -109,6 +110,60 @@ class InputCases(Cases):
         given = [1]
         result = await box.run(Program("given.append(2)\ngiven", inputs={"given": given}))
         assert (result.value, given) == ([1, 2], [1])
+
+
+class StartCases(Cases):
+    """The folder that a program starts in, and its variables."""
+
+    @case(CWD, FILES, word("read"))
+    async def test_a_program_starts_in_its_folder(self, box: Sandbox) -> None:
+        """`cwd` is the folder that it starts in: relative to the working folder, or absolute."""
+        await box.write_file("folder/there", b"yes")
+        for cwd in ("folder", f"{box.root}/folder"):
+            assert await self.answer(box, self.words.answer(self.words.read("there")), cwd=cwd) == "yes"
+        assert not (await box.run(self.program(self.words.answer(self.words.read("there"))))).success
+
+    @case(CWD, python("standard library"), FILES)
+    async def test_a_program_imports_from_its_folder(self, box: Sandbox) -> None:
+        """`cwd` is the folder that it imports from first."""
+        for folder in ("", "folder/"):
+            await box.write_file(f"{folder}kit_of_modules.py", f"where = {folder!r}".encode())
+        result = await box.run(Program("import kit_of_modules\nkit_of_modules.where", cwd="folder"))
+        assert result.value == "folder/"
+
+    @case(CWD)
+    async def test_a_program_whose_folder_is_missing_does_not_run_elsewhere(self, box: Sandbox) -> None:
+        """It fails with exit code 126, as a command does."""
+        result = await box.run(self.program(self.words.say("ran"), cwd="nowhere"))
+        assert (result.exit_code, result.stdout) == (126, "")
+        assert result.error is not None, NO_ERROR
+        assert "nowhere" in result.error.message
+        await self.still_works(box)
+
+    @case(CWD, word("variable"))
+    async def test_a_program_has_variables_of_its_own(self, open_box: OpenBox) -> None:
+        """`env` are environment variables beside those of the policy, of one run."""
+        box = await kept(self, open_box, Policy(variables={"KIT_OWN": "policy", "KIT_OTHER": "policy"}))
+        both = [self.words.variable(name) for name in ("KIT_OWN", "KIT_OTHER")]
+        answer = self.words.answer(self.words.listed(*both))
+        assert await self.answer(box, answer, env={"KIT_OWN": "ü 1"}) == ["ü 1", "policy"]
+        assert await self.answer(box, answer) == ["policy", "policy"]
+
+    @case(CWD, SESSIONS, FILES, word("read"))
+    async def test_in_a_session_the_folder_stays(self, box: Sandbox) -> None:
+        """In a session both stay for the programs after it."""
+        await box.write_file("folder/there", b"yes")
+        answer = self.words.answer(self.words.read("there"))
+        async with box.session() as session:
+            for given in ({"cwd": "folder"}, {}):
+                assert self.words.answered(await session.run(self.program(answer, **given))) == "yes"
+
+    @pytest.mark.parametrize("env", [{"A=B": "1"}, {"": "1"}, {"A": "x\0"}, {"A": 1}], ids=repr)
+    @case()
+    async def test_what_cannot_be_a_variable_is_refused(self, box: Sandbox, env: Any) -> None:
+        """`InvalidValue` names it."""
+        with pytest.raises(InvalidValue, match="environment variable"):
+            self.program(self.words.answer("1"), env=env)
 
 
 class FreshCases(Cases):

@@ -15,7 +15,7 @@ from actbox.core.program import Program
 from actbox.core.result import Artifact, ExecutionResult
 from actbox.sandbox.contract import FileInfo, Session, Tools
 from actbox.sandbox.ending import Stop
-from actbox.sandbox.requests import encode_program
+from actbox.sandbox.requests import encode_program, run_message
 from actbox.sandbox.runs import Run, events_of, failed_result
 from actbox.sandbox.shell import ShellError
 from actbox.sandbox.shell.guest import ShellGuest
@@ -108,15 +108,8 @@ class AgentCoreSession(Session):
                 yield self._failed(f"the session has ended: {self._kernel.ended}")
                 return
             frame = encode_program(
-                {
-                    "t": "run",
-                    "run": 0,
-                    "interrupts": self._kernel.interrupts,
-                    "code": request.program.code,
-                    "name": request.program.name,
-                    "inputs": request.program.inputs,
-                    "tools": request.toolset.guest_spec(),
-                }
+                run_message(request.program, request.toolset, box.root)
+                | {"run": 0, "interrupts": self._kernel.interrupts}
             )
             about = {"session": self._name, "first": not self._has_begun}
             self._kernel.shown.clear()

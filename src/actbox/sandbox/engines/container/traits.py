@@ -60,6 +60,7 @@ def managed_traits(*, runtime: str, packages: str, held: Set[str] = ALL, bounds_
         platforms=("linux", "darwin"),
         network="loopback of its own only",
         mounts=("ro", "rw"),
+        cwd=True,
         sessions=True,
         notes=tuple(notes),
     )
@@ -77,6 +78,7 @@ def brought_traits(*, name: str, lowered: tuple[str, ...], network: str) -> Trai
         packages="those in the container",
         platforms=("linux", "darwin"),
         network="loopback of its own only" if network == "none" else "whatever the container reaches",
+        cwd=True,
         sessions=True,
         notes=(
             _NOTES[0],

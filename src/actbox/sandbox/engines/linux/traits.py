@@ -22,6 +22,7 @@ def linux_traits(groups: Support | None) -> Traits:
         network="loopback of its own only",
         domains=True,
         mounts=("ro", "rw", "overlay"),
+        cwd=True,
         sessions=True,
         fork=True,
         notes=_notes(groups),

@@ -14,7 +14,7 @@ from actbox.core.result import ExecutionResult
 from actbox.rtfs.evaluator import Interpreter
 from actbox.sandbox.contract import Command, Sandbox, Session, Tools
 from actbox.sandbox.ending import Stop
-from actbox.sandbox.languages import wrong_language
+from actbox.sandbox.languages import check_start, wrong_language
 from actbox.sandbox.requests import seconds_of
 from actbox.tools import Toolset
 
@@ -123,6 +123,7 @@ class RtfsSandbox(NoFiles, Sandbox):
             program = Program(program, language="rtfs", name="program.rtfs")
         if program.language != "rtfs":
             raise wrong_language("rtfs", program.language)
+        check_start(program, self.traits)
         if program.files:
             raise Unsupported(NO_FILES)
         asked = program

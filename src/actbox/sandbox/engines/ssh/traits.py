@@ -12,6 +12,7 @@ TRAITS = Traits(
     enforced={**BY_AGENT, **BY_HOST},
     packages="those of that machine's Python",
     platforms=("linux", "darwin"),
+    cwd=True,
     sessions=True,
     network="everything that the other machine reaches",
     notes=(

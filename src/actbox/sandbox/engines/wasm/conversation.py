@@ -22,7 +22,7 @@ from actbox.sandbox.embedded.http_face import NAME as HTTP_REQUEST
 from actbox.sandbox.embedded.http_face import charset_of
 from actbox.sandbox.guest import wire
 from actbox.sandbox.nursery.share_of_time import Share
-from actbox.sandbox.requests import encode_program
+from actbox.sandbox.requests import encode_program, run_message
 
 from .disk import ENTRY_BYTES, ENTRY_SECONDS, room, written_by
 from .folders import output_of
@@ -98,13 +98,9 @@ class Conversation:
         self._worker.begin(
             self,
             encode_program(
-                {
-                    "t": "run",
+                run_message(program, asked.toolset, "/workspace")
+                | {
                     "last": last,
-                    "code": program.code,
-                    "name": program.name,
-                    "inputs": program.inputs,
-                    "tools": asked.toolset.guest_spec(),
                     "http": self._requests is not None,
                     "variables": dict(asked.variables),
                     "message_bytes": asked.limits.message_bytes,

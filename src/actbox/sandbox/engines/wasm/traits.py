@@ -35,6 +35,7 @@ TRAITS: Final = Traits(
         "artifacts": "host",
         "artifact_mib": "host",
     },
+    cwd=True,
     sessions=True,
     notes=(
         "a session's program that is ended while it computes takes the session's state with it",

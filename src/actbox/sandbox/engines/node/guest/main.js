@@ -6,7 +6,7 @@ const { Console } = require("node:console");
 const { Channel } = require("./channel.js");
 const { Evaluator, define } = require("./evaluate.js");
 const { describe } = require("./failure.js");
-const { exitError, programOf, usageSince } = require("./program.js");
+const { exitError, programOf, setOut, usageSince } = require("./program.js");
 const { serveSession } = require("./session.js");
 const { bindTools } = require("./tools.js");
 const { describeValue } = require("./values.js");
@@ -50,7 +50,7 @@ function runOne(channel, evaluator, message) {
     if (!over && !asked) {
       finish.error = { kind: "RUNTIME", message: UNSETTLED, hint: "settle each promise that is awaited" };
     }
-    finish.exit = finish.error ? 1 : code & 0xff;
+    finish.exit = finish.error ? finish.exit || 1 : code & 0xff;
     if (finish.exit) finish.error ??= exitError(finish.exit);
     finish.alone = isAlone();
     Object.assign(finish, usageSince(before));
@@ -59,6 +59,11 @@ function runOne(channel, evaluator, message) {
     process.reallyExit(finish.exit);
   });
 
+  const refused = setOut(message, evaluator);
+  if (refused !== undefined) {
+    Object.assign(done, refused);
+    process.exit(1);
+  }
   evaluator.prepare(program.name);
   define(message.inputs);
   define(bindTools(message.tools, channel, program.name));

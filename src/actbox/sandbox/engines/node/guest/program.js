@@ -12,6 +12,20 @@ function programOf({ code, language, name, tools }) {
   };
 }
 
+// Give a program its variables, and go to the folder that it starts in; return what it came to where that cannot be.
+function setOut({ env, cwd }, evaluator) {
+  Object.assign(process.env, env);
+  if (cwd === undefined) return undefined;
+  try {
+    process.chdir(cwd);
+  } catch (error) {
+    const message = `cannot start in ${cwd}: ${error.message.replace(/, chdir.*/s, "")}`;
+    return { exit: 126, error: { kind: "RUNTIME", type: "Error", message } };
+  }
+  evaluator.folder = cwd;
+  return undefined;
+}
+
 function exitError(code) {
   return { kind: "EXIT", message: `the program ended itself with exit code ${code}` };
 }
@@ -22,4 +36,4 @@ function usageSince(before) {
   return { cpu_ms: (user + system) / 1000, max_rss_bytes: process.resourceUsage().maxRSS * 1024 };
 }
 
-module.exports = { exitError, programOf, usageSince };
+module.exports = { exitError, programOf, setOut, usageSince };

@@ -6,7 +6,7 @@
 
 const { define } = require("./evaluate.js");
 const { describe } = require("./failure.js");
-const { exitError, programOf, usageSince } = require("./program.js");
+const { exitError, programOf, setOut, usageSince } = require("./program.js");
 const { bindTools } = require("./tools.js");
 const { describeValue } = require("./values.js");
 
@@ -50,6 +50,8 @@ class LiveSession {
     const before = process.cpuUsage();
     const program = programOf({ ...message, name: this.#fileName(message.name) });
     this.program = program;
+    const refused = setOut(message, this.evaluator);
+    if (refused !== undefined) return { t: "done", run: message.run, ...refused, ...usageSince(before) };
     this.evaluator.prepare(program.name);
     this.#bind(message, program.name);
     const ended = new Promise((resolve) => (this.#end = resolve));
