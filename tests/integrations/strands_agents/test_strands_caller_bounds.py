@@ -1,0 +1,110 @@
+"""What a program's calls may take of the host: memory, its event loop, and time after they were cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+
+from strands import Agent, ToolContext, tool
+
+from actbox.integrations.strands import StrandsSandbox, make_programmatic_tool_caller
+from actbox.integrations.strands.paused import paused_runs
+from tests.integrations.strands_agents.programs import agent_with, answers, text_of
+
+
+async def test_what_a_tool_streams_waits_for_whoever_takes_it(linux: StrandsSandbox) -> None:
+    made = taken = most = 0
+
+    @tool
+    async def pieces() -> AsyncIterator[str]:
+        """Stream a lot."""
+        nonlocal made
+        for _ in range(1000):
+            made += 1
+            yield "x"
+        yield "done"
+
+    async for event in agent_with(linux, "pieces()", tools=[pieces]).stream_async("go"):
+        if "tool_stream_event" in event:
+            taken += 1
+            most = max(most, made - taken)
+            await asyncio.sleep(0)
+    assert taken >= 1000
+    assert most < 200
+
+
+async def test_what_a_tool_has_begun_and_left_is_no_part_of_the_program(linux: StrandsSandbox) -> None:
+    begun: list[asyncio.Task[Any]] = []
+    is_over = asyncio.Event()
+
+    async def work() -> str:
+        agent = agent_with(linux, "print('inside')")
+        await agent.invoke_async("go")
+        inside = text_of(agent)
+        await is_over.wait()
+        agent = agent_with(linux, "print('after')")
+        await agent.invoke_async("go")
+        return f"{inside}\n{text_of(agent)}"
+
+    @tool
+    async def begin() -> None:
+        """Begin to work."""
+        begun.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+
+    await agent_with(linux, "begin()", tools=[begin]).invoke_async("go")
+    is_over.set()
+    assert (await begun[0]).endswith("[stdout]\nafter")
+
+
+async def test_a_tool_that_heeds_no_cancelling_does_not_hold_the_agent(linux: StrandsSandbox) -> None:
+    let_go = asyncio.Event()
+    over: list[str] = []
+
+    @tool
+    async def deaf() -> None:
+        """Do not end."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await let_go.wait()
+            over.append("deaf")
+
+    caller = make_programmatic_tool_caller(timeout=0.5)
+    agent = agent_with(linux, "deaf()", tools=[deaf], caller=caller)
+    await agent.invoke_async("go")
+    assert over == []
+    assert "was stopped after 0.5 seconds" in text_of(agent)
+    let_go.set()
+    while not over:
+        await asyncio.sleep(0.01)
+
+
+def test_a_program_that_has_waited_for_people_leaves_nothing_once_it_is_over(linux: StrandsSandbox) -> None:
+    @tool(context=True)
+    def pay(tool_context: ToolContext) -> str:
+        """Pay, if a person says yes."""
+        return str(tool_context.interrupt("approval"))
+
+    def resumed() -> weakref.ref[Any]:
+        agent: Agent = agent_with(linux, "pay()", tools=[pay])
+        asked = agent("go")
+        (pause,) = paused_runs._runs.values()
+        run = weakref.ref(pause.run)
+        del pause
+        agent(answers(asked))
+        return run
+
+    paused_runs._forget()
+    run = resumed()
+    while run() is not None:  # its sandbox may still be at its end, in the background
+        gc.collect()
+        threading.Event().wait(0.01)
