@@ -209,3 +209,22 @@ async def test_an_agent_has_the_session_when_nobody_else_has_it_any_more(
     result = await agent.invoke_async("go")
     assert result.state["codeact"]["answer"] == 2
     assert "share one interpreter" in seen(agent)[-1]["system"]
+
+
+async def test_the_end_of_the_services_session_is_told_and_what_to_do_about_it(service: CodeService) -> None:
+    sandbox = AgentCoreSandbox("eu-west-1")
+
+    @tool
+    async def expire() -> None:
+        """Have the service end the session."""
+        service.expire(service.running[-1].id)
+
+    agent = acting(
+        sandbox, block("v = 1\nexpire()\nimport time\ntime.sleep(600)"), block("v"), "I give up.", tools=[expire]
+    )
+    await agent.invoke_async("go")
+    told, again = observations(agent)
+    assert "error SANDBOX" in told and "error CANCELLED" in again
+    for said in (told, again):
+        assert "the service's session is over" in said and "session_seconds" in said
+    await sandbox.stop()
