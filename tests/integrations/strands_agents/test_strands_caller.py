@@ -18,6 +18,7 @@ from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent
 from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
 from strands.tools.executors import SequentialToolExecutor
 from strands.tools.tools import PythonAgentTool
+from strands.types.exceptions import EventLoopException
 
 import actbox
 from actbox.core.errors import InvalidValue
@@ -582,16 +583,56 @@ def test_a_hook_that_cancels_a_nested_call_is_obeyed(linux: StrandsSandbox) -> N
     assert "adding is not allowed" in text_of(agent)
 
 
-def test_a_hook_that_raises_stops_the_call_and_tells_the_program(linux: StrandsSandbox) -> None:
+@pytest.mark.parametrize("kind", [BeforeToolCallEvent, AfterToolCallEvent])
+async def test_what_a_hook_raises_ends_the_program_and_the_invocation_as_for_a_direct_call(
+    linux: StrandsSandbox, kind: Any
+) -> None:
+    def fail(event: Any) -> None:
+        if event.tool_use["name"] == "add":
+            raise PermissionError("the quota is spent")
+
+    program = "try:\n    add(1, 2)\nfinally:\n    open('/workspace/went_on', 'w')"
+    ends = []
+    for turn in ([("add", {"a": 1, "b": 2})], [(CALLER, {"code": program})]):
+        agent = agent_with(linux, tools=[add])
+        agent.model = ScriptedModel(turn, "well again")
+        agent.add_hook(fail, kind)
+        events: list[Any] = []
+        with pytest.raises(EventLoopException) as raised:
+            async for event in agent.stream_async("go"):
+                events.append(event)
+        original = raised.value.original_exception
+        stops = [event["force_stop_reason"] for event in events if event.get("force_stop")]
+        ends.append((type(original), str(original), len(agent.messages), stops))
+        assert str(await agent.invoke_async("and now?")) == "well again\n"
+    assert ends[0] == ends[1] == (PermissionError, "the quota is spent", 2, ["the quota is spent"])
+    assert "went_on" not in [entry.name for entry in await linux.list_files()]
+
+
+async def test_what_a_hook_raises_about_a_call_that_nobody_awaits_ends_the_invocation_too(
+    linux: StrandsSandbox,
+) -> None:
     def fail(event: BeforeToolCallEvent) -> None:
         if event.tool_use["name"] == "add":
-            raise RuntimeError("the quota is spent")
+            raise PermissionError("the quota is spent")
 
-    agent = agent_with(linux, "print('begun')\nadd(1, 2)", tools=[add])
+    program = "import asyncio\ncall = asyncio.create_task(add(1, 2))\nawait asyncio.wait([call])\nprint('on')"
+    agent = agent_with(linux, program, tools=[add])
     agent.add_hook(fail, BeforeToolCallEvent)
-    agent("go")
-    assert text_of(agent).startswith("[stdout]\nbegun")
-    assert "RuntimeError: the quota is spent" in text_of(agent)
+    with pytest.raises(EventLoopException, match="the quota is spent"):
+        await agent.invoke_async("go")
+
+
+def test_what_a_hook_raises_reaches_whoever_has_called_the_caller_directly(linux: StrandsSandbox) -> None:
+    def fail(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == "add":
+            raise PermissionError("the quota is spent")
+
+    agent = agent_with(linux, tools=[add])
+    agent.add_hook(fail, BeforeToolCallEvent)
+    with pytest.raises(PermissionError, match="the quota is spent"):
+        agent.tool.programmatic_tool_caller(code="add(1, 2)")
+    assert agent.tool.programmatic_tool_caller(code="'well again'")["status"] == "success"
 
 
 def test_a_hook_may_have_a_nested_call_made_again(linux: StrandsSandbox) -> None:

@@ -306,6 +306,32 @@ def test_a_run_that_waited_too_long_is_gone(linux: StrandsSandbox, desk: Desk, m
     gone(agent, desk)
 
 
+SAYS_MUCH = "import sys\nprint('at the beginning')\nsys.stderr.write('x' * 100_000 + 'at the end')\n" + PROGRAM
+
+
+@pytest.mark.parametrize("ends", ["expired", "other process"])
+def test_what_a_run_had_printed_that_is_gone_is_told(
+    linux: StrandsSandbox, desk: Desk, tmp_path: Path, waiting: dict[str, Any], ends: str
+) -> None:
+    def agent_of(*programs: str) -> Agent:
+        manager = FileSessionManager("talk", storage_dir=str(tmp_path))
+        return agent_with(linux, *programs, tools=desk.tools, session_manager=manager)
+
+    agent = agent_of(SAYS_MUCH)
+    asked = agent("go")
+    if ends == "expired":
+        paused_runs._expire(*waiting)
+    else:
+        waiting.clear()
+        agent = agent_of()
+    agent(answers(asked))
+    gone(agent, desk)
+    text = text_of(agent)
+    assert text.startswith("[stdout]\nat the beginning\nbalance of a\n\n[stderr]\nxxx")
+    assert "xat the end\n\n[error CANCELLED" in text
+    assert "characters left out" in text
+
+
 async def test_a_run_whose_sandbox_was_stopped_is_gone(linux: StrandsSandbox, desk: Desk) -> None:
     agent = agent_with(linux, PROGRAM, tools=desk.tools)
     asked = await agent.invoke_async("go")
@@ -313,6 +339,7 @@ async def test_a_run_whose_sandbox_was_stopped_is_gone(linux: StrandsSandbox, de
     await agent.invoke_async(answers(asked))
     gone(agent, desk)
     assert "stopped" in text_of(agent)
+    assert text_of(agent).startswith("[stdout]\nbalance of a\n\n[error CANCELLED")
 
 
 def test_another_program_does_not_get_the_answer(linux: StrandsSandbox, desk: Desk) -> None:
@@ -407,6 +434,11 @@ def wait_for_the_end(run: ProgramRun) -> None:
         threading.Event().wait(0.01)
 
 
+def said(agent: Agent) -> list[Any]:
+    """Return all blocks of the conversation."""
+    return [block for message in agent.messages for block in message["content"]]
+
+
 def called_off(agent: Agent, desk: Desk) -> None:
     """Check that the model is told that its call was called off, and what the program had done until then."""
     assert desk.done == ["looked at a"]
@@ -414,6 +446,8 @@ def called_off(agent: Agent, desk: Desk) -> None:
     assert "the program was ended; what it had done before stays done" in text_of(agent)
     assert '1. look({"name": "a"}) → returned' in text_of(agent)
     assert '2. pay({"name": "a"})' in text_of(agent)
+    assert "\n\n[stdout]\nbalance of a\n\n[error CANCELLED" in text_of(agent)
+    assert all("toolResult" not in block or len(block["toolResult"]["content"]) == 1 for block in said(agent))
 
 
 def test_cancelling_the_agent_while_a_program_waits_ends_it_and_tells_what_it_had_done(

@@ -15,14 +15,15 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 import pytest_asyncio
 from pydantic import BaseModel
 from strands import Agent, ToolContext, tool
-from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, BeforeToolCallEvent
-from strands.types.exceptions import MaxTokensReachedException
+from strands.hooks import AfterInvocationEvent, AfterToolCallEvent, BeforeInvocationEvent, BeforeToolCallEvent
+from strands.types.exceptions import EventLoopException, MaxTokensReachedException
 
 from actbox.core.errors import InvalidValue, Unsupported
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.plugin import CodeActPlugin
 from tests.conftest import engine_check
 from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
+from tests.integrations.strands_agents.programs import answers
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
@@ -216,6 +217,40 @@ async def test_a_tool_may_have_the_agent_stop_after_the_program(linux: StrandsSa
     assert len(seen(agent)) == 1
 
 
+@pytest.mark.parametrize("asks_first", [False, True])
+async def test_a_tool_may_stop_the_agent_by_the_flag_that_strands_deprecates(
+    linux: StrandsSandbox, asks_first: bool
+) -> None:
+    @tool(context=True)
+    def stop(tool_context: ToolContext) -> str:
+        """Stop."""
+        if asks_first:
+            tool_context.interrupt("may it")
+        tool_context.invocation_state["request_state"]["stop_event_loop"] = True
+        return "soon"
+
+    agent = acting(linux, block("stop()\nprint('to the end')"), tools=[stop])
+    if asks_first:
+        asked = await agent.invoke_async("go")
+    with pytest.warns(DeprecationWarning, match=r"agent.cancel\(after_current_tools=True\)"):
+        result = await agent.invoke_async(answers(asked) if asks_first else "go")
+    assert (result.stop_reason, result.state["codeact"]["stopped"]) == ("tool_use", "tool_use")
+    assert "to the end" in observations(agent)[0]
+    assert result.message == agent.messages[-1]
+    assert len(seen(agent)) == 1
+
+
+async def test_an_answer_counts_though_a_tool_has_stopped_the_agent(linux: StrandsSandbox) -> None:
+    @tool(context=True)
+    def stop(tool_context: ToolContext) -> None:
+        """Stop."""
+        tool_context.invocation_state["request_state"]["stop_event_loop"] = True
+
+    agent = acting(linux, block("stop()\nfinal_answer(1)"), tools=[stop])
+    result = await agent.invoke_async("go")
+    assert (result.stop_reason, result.state["codeact"]["answer"]) == ("end_turn", 1)
+
+
 async def test_a_signal_of_the_callers_cancels_as_well(linux: StrandsSandbox) -> None:
     signal = threading.Event()
     agent = acting(linux, block("print('begun', flush=True)\nwhile True: pass"))
@@ -266,14 +301,39 @@ async def test_what_the_model_raises_is_raised_and_the_agent_can_go_on(linux: St
     assert "NameError" in observations(agent)[-1]
 
 
-async def test_what_a_hook_raises_is_told_to_the_program(linux: StrandsSandbox) -> None:
-    def breaks(event: BeforeToolCallEvent) -> None:
+@pytest.mark.parametrize("kind", [BeforeToolCallEvent, AfterToolCallEvent])
+async def test_what_a_hook_raises_ends_the_program_and_the_invocation(linux: StrandsSandbox, kind: Any) -> None:
+    def breaks(event: Any) -> None:
         raise PermissionError("not for you")
 
-    agent = acting(linux, block("price('tea')"), "done", tools=[price])
+    program = "try:\n    price('tea')\nexcept Exception:\n    open('/workspace/went_on', 'w')"
+    agent = acting(linux, block(program), tools=[price])
+    agent.add_hook(breaks, kind)
+    passes = passes_of(agent)
+    events: list[Any] = []
+    with pytest.raises(EventLoopException) as raised:
+        async for event in agent.stream_async("go"):
+            events.append(event)
+    assert isinstance(raised.value.original_exception, PermissionError)
+    assert [event["force_stop_reason"] for event in events if event.get("force_stop")] == ["not for you"]
+    assert passes[-1] is None
+    assert "went_on" not in [entry.name for entry in await linux.list_files()]
+    agent.model = ScriptedModel(block("final_answer(1)"))
+    assert str(await agent.invoke_async("and now?")) == "1\n"
+
+
+async def test_what_a_hook_raises_after_people_have_answered_ends_the_invocation_too(linux: StrandsSandbox) -> None:
+    def breaks(event: BeforeToolCallEvent) -> None:
+        if event.interrupt("may it") == "yes":
+            raise PermissionError("not for you")
+
+    agent = acting(linux, block("price('tea')"), tools=[price])
     agent.add_hook(breaks, BeforeToolCallEvent)
-    await agent.invoke_async("go")
-    assert "not for you" in observations(agent)[0]
+    asked = await agent.invoke_async("go")
+    with pytest.raises(EventLoopException, match="not for you"):
+        await agent.invoke_async(answers(asked))
+    agent.model = ScriptedModel(block("final_answer(1)"))
+    assert str(await agent.invoke_async("and now?")) == "1\n"
 
 
 async def test_a_hook_may_cancel_a_nested_call(linux: StrandsSandbox) -> None:

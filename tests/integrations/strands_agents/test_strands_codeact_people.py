@@ -15,10 +15,8 @@ from strands.session import FileSessionManager
 
 from actbox.integrations.strands import StrandsSandbox
 from actbox.integrations.strands.paused import paused_runs
-from actbox.integrations.strands.plugin import CodeActPlugin
-from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen
+from tests.integrations.strands_agents.acting import acting, block, observations, roles, seen, told
 from tests.integrations.strands_agents.programs import answers
-from tests.integrations.strands_agents.scripted import ScriptedModel
 
 PAID: list[str] = []
 
@@ -138,22 +136,68 @@ async def test_a_program_that_is_gone_is_told_and_not_run_again(linux: StrandsSa
     assert PAID == ["noted once"]
 
 
-def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_is_gone(
+def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what_it_defined_are_gone(
     linux: StrandsSandbox, tmp_path: Path
 ) -> None:
     def made(*turns: Any) -> Agent:
-        return Agent(
-            model=ScriptedModel(*turns),
-            tools=[pay, note],
-            plugins=[CodeActPlugin(linux)],
-            session_manager=FileSessionManager(session_id="s", storage_dir=str(tmp_path)),
-            callback_handler=None,
-        )
+        manager = FileSessionManager(session_id="s", storage_dir=str(tmp_path))
+        return acting(linux, *turns, tools=[pay, note], agent={"session_manager": manager})
 
-    asked = made(block("note('once')\npay('A-17')"))("go")
+    asked = made(block("kept = 1"), block("note('once')\npay('A-17')"))("go")
     for token in list(paused_runs._runs):  # as where the process was another
         paused_runs._expire(token)
-    back = made("I see.")
+    back = made(block("print(kept)"), block("new = 2"), block("print(new)"), "I see.")
     assert str(back(answers(asked))) == "I see.\n"
-    assert 'note({"text": "once"}) → returned' in observations(back)[0]
+    _, gone, failed, *others = observations(back)
+    assert 'note({"text": "once"}) → returned' in gone
+    assert (
+        "[warnings]\nthe session of this program and those before has ended, and what they had defined is lost" in gone
+    )
+    assert "NameError" in failed
+    assert all("has ended" not in text for text in (failed, *others))
+    assert others[-1] == "[stdout]\n2"
     assert PAID == ["noted once"]
+
+
+# Ids
+
+
+async def ids_of(agent: Agent) -> list[str]:
+    """Invoke an agent, and return the ids of the calls that its programs make."""
+    events = [event async for event in agent.stream_async("go")]
+    return [use["toolUseId"] for use in told(events, "tool_use")]
+
+
+async def test_ids_of_calls_are_the_same_where_the_run_is_and_no_others(linux: StrandsSandbox, tmp_path: Path) -> None:
+    program = block("note('x')\nnote('x')")
+
+    def made(kept: str, *turns: Any, **agent: Any) -> Agent:
+        manager = FileSessionManager(session_id=kept, storage_dir=str(tmp_path))
+        return acting(linux, *turns, tools=[note], agent={"session_manager": manager, **agent})
+
+    agent = made("one", program, program, "done", program, "done")
+    first = await ids_of(agent)
+    assert first == await ids_of(made("two", program, program, "done"))
+    assert first != await ids_of(made("three", program, program, "done", name="another"))
+    assert first != await ids_of(made("four", block("note('x')\nnote('x')\n"), program, "done"))
+    ids = first + await ids_of(agent) + await ids_of(made("one", program, program, "done"))
+    assert len(ids) == len(set(ids)) == 10
+    assert all(len(item) <= 64 for item in ids)
+
+
+async def test_a_conversation_that_was_shortened_has_no_id_twice(linux: StrandsSandbox) -> None:
+    agent = acting(linux, lambda messages: block("note('x')\nfinal_answer(1)"), tools=[note])
+    ids = await ids_of(agent)
+    agent.messages.clear()
+    ids += await ids_of(agent)
+    assert len(ids) == len(set(ids)) == 2
+
+
+async def test_agents_that_ask_the_same_at_once_are_asked_about_each(linux: StrandsSandbox) -> None:
+    agents = [acting(linux, block("print(pay('A-17'))"), "done", tools=[pay]) for _ in range(2)]
+    asked = [await agent.invoke_async("go") for agent in agents]
+    first, second = [item.id for result in asked for item in result.interrupts or ()]
+    assert first != second
+    for agent, result, answer in zip(agents, asked, ("yes", "no"), strict=True):
+        await agent.invoke_async(answers(result, answer))
+    assert [observations(agent) for agent in agents] == [["[stdout]\nA-17: yes"], ["[stdout]\nA-17: no"]]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import uuid
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
+from weakref import WeakValueDictionary
 
 from strands import Agent
 from strands.types.content import ContentBlock
@@ -29,7 +30,7 @@ from actbox.core.result import ExecutionResult
 from actbox.sandbox.contract import closing
 from actbox.tools import Toolset
 
-from .attending import Attendant, Paused, Told, in_a_program
+from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
 from .executor import Answered, Interrupted, interruption, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
@@ -37,7 +38,7 @@ from .observation import blocks_of
 from .own_session import OwnSession
 from .paused import Gone, paused_runs
 from .place import Place
-from .program_run import ProgramRun
+from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
 KEY: Final = "codeact"
@@ -72,13 +73,14 @@ class ActSettings:
 
 
 class Act:
-    """The turns of one invocation, which the agent knows by its `number`.
+    """The turns of one invocation, the agent's `ordinal`th, which it knows by its `number`.
 
     `place` is where its programs run, in the session of that number.
     """
 
-    def __init__(self, number: int, settings: ActSettings, place: Place) -> None:
+    def __init__(self, number: int, ordinal: int, settings: ActSettings, place: Place) -> None:
         self.number = number
+        self._ordinal = ordinal
         self.place = place
         self._settings = settings
         # Strands has the conversation; of the loop only its steps are wanted.
@@ -86,8 +88,11 @@ class Act:
         self._next: Ask | Run | End = self._loop.begin()
         self._programs = 0
         self._turns = 0
+        self._is_moved = False
         self._observed: _Observed | None = None
         self._refusal: str | None = None
+        self.raised: Exception | None = None
+        """What a hook of a nested call has raised: it ends the invocation."""
 
     # Where it stands
 
@@ -123,6 +128,11 @@ class Act:
         self._next = self._loop.on_reply(ModelReply(text, (call,)))
         self._refusal = self._refused()
 
+    def on_moved(self, text: str, tools: Callable[[], Container[str]]) -> None:
+        """Take the answer whose program people were asked about where the agent was before it was brought here."""
+        self.on_answer(text, tools)
+        self._is_moved = True
+
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
         if self.end is not None:  # people were asked in between, and the calls come again
@@ -157,7 +167,10 @@ class Act:
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
         if isinstance(found, Gone):
-            self._observed = _Observed(found.result, found.calls)
+            had_session = self.place.sandbox.traits.has_sessions_of(self._settings.language)
+            lost = (_LOST_BEFORE,) if self._is_moved and had_session else ()
+            self._is_moved = False
+            self._observed = _Observed(found.result, found.calls, lost)
             return
         if in_a_program.get():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
@@ -165,6 +178,7 @@ class Act:
         if isinstance(found, _ActRun) and found.home is not None:
             # The agent that began it may be no more; what its programs have defined is there.
             (self.place, self.number), found.home = found.home, None
+            self._is_moved = False
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
@@ -179,6 +193,8 @@ class Act:
                     run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
                     raise interruption(event.interrupts)
+                elif isinstance(event, Broken):
+                    self.raised = event.error
                 else:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 
@@ -204,10 +220,12 @@ class Act:
 
     async def _begin(self, agent: Agent, program: str) -> _ActRun:
         settings = self._settings
-        run = _ActRun(f"{KEY}-{uuid.uuid4().hex}", program, most_calls=settings.max_tool_calls)
+        run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         sandbox = self.place.sandbox
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
         session, is_lost = await self.place.session_of(self.number, settings.language)
+        is_lost = is_lost or (self._is_moved and session is not None)
+        self._is_moved = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
         run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
@@ -229,6 +247,36 @@ class _ActRun(ProgramRun):
         """End the program; `Ended` follows."""
         super().end()
         self.home = None
+
+
+_runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
+_runs_lock = threading.Lock()
+
+
+def _id_of(agent: Agent, invocation: int, number: int, program: str) -> str:
+    """Return what stands for the tool-use id of a program, and its calls' ids begin with.
+
+    It is the same where the run is: for the same program at the same place of the same agent's history. A conversation
+    only grows, messages counted that were removed from it, also where a session manager moves it to another process;
+    where somebody shortens it, ordinals tell programs apart.
+    """
+    place = agent.conversation_manager.removed_message_count + len(agent.messages)
+    digest = digest_of("\0".join((agent.agent_id, agent.name, program)))
+    return f"{KEY}-{place}-{invocation}-{number}-{digest[:12]}"
+
+
+def _run_of(outer_id: str, program: str, most_calls: int | None) -> _ActRun:
+    """Return a run of this id, made another where a run that is not over has it.
+
+    Agents that are alike may act alike at once, and a graph of them gives an answer to all who have asked by an id.
+    """
+    with _runs_lock:
+        free, further = outer_id, 1
+        while (other := _runs.get(free)) is not None and not other.is_over:
+            further += 1
+            free = f"{outer_id}-{further}"
+        run = _runs[free] = _ActRun(free, program, most_calls=most_calls)
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +347,10 @@ def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools
 
 
 _LOST = "the session of the programs before has ended, and what they had defined is lost; this one began in a new one"
+_LOST_BEFORE = (
+    "the session of this program and those before has ended, and what they had defined is lost; the next one begins in"
+    " a new one"
+)
 _LAST = "There are no turns left."
 _ANSWERED = "It gave the final answer."
 _NESTED = "a tool that a program has called cannot run programs, neither by itself nor by an agent that it asks"

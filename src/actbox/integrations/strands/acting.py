@@ -7,7 +7,8 @@ the pass. There, and not after the model's answer, a program may be interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,11 +32,15 @@ from .executor import (
     Stop,
     append_messages,
     around_passes,
+    force_stop_event,
     is_answered,
     noted,
+    raised_by_hook,
     stop_event,
+    stop_waiting,
     told,
     tools_of,
+    wants_stop,
     wants_structured_output,
     why_cancelled,
     with_messages,
@@ -59,6 +64,7 @@ class Acting:
         self._acts: dict[int, tuple[dict[str, Any], Act]] = {}  # with what the key is made of, so that it stays unique
         self._waiting: Act | None = None
         """The invocation that people were asked in; the next one has their answers."""
+        self._ordinals = itertools.count(1)
 
     def attach(self, agent: Agent) -> None:
         """Hang itself into the agent."""
@@ -75,10 +81,15 @@ class Acting:
         act = self._act_of(context)
         if act.goes_on:
             if act.program is not None:
+                state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
                 async for data in act.run(agent, state):
                     yield told({KEY: data})
+                if act.raised is not None:
+                    stop_waiting(agent)
+                    yield force_stop_event(act.raised)
+                    raise raised_by_hook(act.raised, state)
             observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
-            ending = _ending(agent, act)
+            ending = _ending(agent, act, state)
             if ending is not None:
                 await append_messages(agent, observed)
                 last = observed
@@ -112,13 +123,13 @@ class Acting:
             if self._waiting is not None:
                 act, self._waiting = self._waiting, None
             elif noted(agent, KEY) is not None:  # a session manager has brought the agent here
-                act.on_answer(_text_of(agent.messages[-1]), lambda: self._names(agent))
+                act.on_moved(_text_of(agent.messages[-1]), lambda: self._names(agent))
         self._acts[key] = (context.invocation_state, act)
         return act
 
     def _new(self) -> Act:
         number = KEPT if self._settings.keep_session else self._place.new_number()
-        return Act(number, self._settings, self._place)
+        return Act(number, next(self._ordinals), self._settings, self._place)
 
     def _home_of(self, state: dict[str, Any]) -> tuple[Place, int]:
         """Return where the programs of the invocation run that has this state, and its number."""
@@ -203,12 +214,14 @@ class _Ending:
     text: str | None
 
 
-def _ending(agent: Agent, act: Act) -> _Ending | None:
+def _ending(agent: Agent, act: Act, invocation_state: Mapping[str, Any]) -> _Ending | None:
     if act.end is not None and act.end.stopped == "final_answer":
         return _Ending("end_turn", answer_text(act.end.answer))
     cancelled = why_cancelled(agent)
     if cancelled is not None:
         return _Ending("cancelled", cancelled)
+    if wants_stop(invocation_state):
+        return _Ending("tool_use", None)
     return None if act.end is None else _Ending("limit_turns", None)
 
 

@@ -20,6 +20,7 @@ from strands.interrupt import Interrupt
 from strands.types.tools import ToolUse
 
 from actbox.core.errors import ToolError
+from actbox.core.result import ExecutionResult
 from actbox.sandbox.slots import in_a_run
 from actbox.tools.problems import failure
 
@@ -63,6 +64,14 @@ class Paused:
     interrupts: tuple[Interrupt, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The program was ended, since a hook has raised `error`: no program may catch what is to end the invocation."""
+
+    error: Exception
+    result: ExecutionResult
+
+
 class Attendant:
     """Answers the calls of one program for one invocation. Use it once."""
 
@@ -85,9 +94,11 @@ class Attendant:
         """When the last call is begun, once one was interrupted."""
         self._ended: Ended | None = None
         self._is_ending = False
+        self._raised: Exception | None = None
+        """What a hook has raised, the first time."""
 
-    async def events(self) -> AsyncGenerator[Told | Paused | Ended]:
-        """Yield what happens; the last is `Ended`, or `Paused` with the run waiting.
+    async def events(self) -> AsyncGenerator[Told | Paused | Ended | Broken]:
+        """Yield what happens; the last is `Ended`, `Broken`, or `Paused` with the run waiting.
 
         Closing it early, or cancelling the task that waits for it, ends the program.
         """
@@ -106,7 +117,7 @@ class Attendant:
                     yield self._told.popleft()
                 if self._ended is not None:
                     break
-                if self._cancel_signal.is_set() and not self._is_ending:
+                if (self._cancel_signal.is_set() or self._raised is not None) and not self._is_ending:
                     self._is_ending = True
                     self._run.end()
                 self._begin_calls()
@@ -130,7 +141,7 @@ class Attendant:
             yield Paused(open_questions)
         else:
             withdraw(self._agent, open_questions)
-            yield self._ended
+            yield self._ended if self._raised is None else Broken(self._raised, self._ended.result)
 
     # Where it stands
 
@@ -184,8 +195,9 @@ class Attendant:
         self._tell("tool_use", tool_use)
         try:
             outcome = await self._run_tool(tool_use, self._tell_event)
-        except Exception as error:  # of a hook: the program is told, and the tool was not called or has no result
-            call.fail(failure(call.name, error))
+        except Exception as error:  # of a hook
+            self._raised = self._raised or error
+            self._woken.set()
             return
         if isinstance(outcome, Answered):
             self._tell("tool_result", outcome.result)

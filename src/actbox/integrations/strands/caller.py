@@ -17,9 +17,9 @@ from actbox.core.events import Event
 from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
-from .attending import Attendant, Paused, Run, Told, in_a_program
+from .attending import Attendant, Broken, Paused, Run, Told, in_a_program
 from .bounds import check_bounds
-from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, result_event, run_tool
+from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, raise_after, result_event, run_tool
 from .nested import NotForPrograms, in_place_of_python, nested_tools, unregistered_tools
 from .observation import blocks_of
 from .paused import PAUSED_SECONDS, Gone, paused_runs
@@ -133,6 +133,8 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
                     paused_runs.pause(agent, tool_use["toolUseId"], run, seconds=self._paused_timeout)
                     yield interrupt_event(tool_use, event.interrupts)
                 else:
+                    if isinstance(event, Broken):
+                        raise_after(agent, tool_use, event.error)
                     yield result_event(_result(tool_use, event.result, program, run.calls, run.warnings))
 
 
@@ -153,7 +155,8 @@ def make_programmatic_tool_caller(
     `max_tool_calls` gets `ToolError` for further ones; the policy's own limit on tool calls ends it.
 
     Nested calls go through the agent's executor: its hooks, middleware, metrics, cancellation and a copy of the
-    `invocation_state` are there, as for a call of the model's. Where one is interrupted for a person, the program waits
+    `invocation_state` are there, as for a call of the model's: what a hook raises ends the program, which cannot catch
+    it, and the invocation. Where one is interrupted for a person, the program waits
     in its sandbox for `paused_timeout` seconds at most, and goes on when the agent is invoked with the answers. Once it
     is gone the result says so, with the calls that it had made; nothing is run again.
 

@@ -14,26 +14,33 @@ import copy
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from pydantic import BaseModel
 from strands import Agent
-from strands.hooks import BeforeToolCallEvent, HookOrder
+from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookOrder
 from strands.interrupt import Interrupt, InterruptException
 from strands.middleware._agent_stream import AgentStreamContext, AgentStreamStage
 from strands.middleware.stages import ExecuteToolContext, ExecuteToolStage
 from strands.tools.decorator import DecoratedFunctionTool
 from strands.tools.executors import SequentialToolExecutor
 from strands.tools.structured_output.structured_output_tool import StructuredOutputTool
-from strands.types._events import EventLoopStopEvent, ToolInterruptEvent, ToolResultEvent
+from strands.types._events import EventLoopStopEvent, ForceStopEvent, ToolInterruptEvent, ToolResultEvent
 from strands.types.content import Message
 from strands.types.event_loop import StopReason
 from strands.types.events import TypedEvent
+from strands.types.exceptions import (
+    ContextWindowOverflowException,
+    EventLoopException,
+    MaxTokensReachedException,
+    StructuredOutputException,
+)
 from strands.types.tools import AgentTool, ToolResult, ToolUse
 
 _CYCLE: Final = "event_loop_cycle_id"
@@ -72,6 +79,8 @@ class _Call:
 
 _under_way: ContextVar[_Call | None] = ContextVar("actbox_strands_call", default=None)
 _watched: WeakSet[Agent] = WeakSet()
+_raised: WeakKeyDictionary[Agent, dict[str, Exception]] = WeakKeyDictionary()
+"""What is to be raised after a call, by its id."""
 
 
 async def run_tool(
@@ -161,6 +170,12 @@ def withdraw(agent: Agent, interrupts: Sequence[Interrupt]) -> None:
         agent._interrupt_state.interrupts.pop(interrupt.id, None)
 
 
+def stop_waiting(agent: Agent) -> None:
+    """Have the agent take new input where nothing waits for answers any more that were given in this pass."""
+    if agent._interrupt_state.activated and agent._interrupt_state.pending_tool_execution is None:
+        agent._interrupt_state.deactivate()
+
+
 def note(agent: Agent, tool_use_id: str, text: Mapping[str, Any] | None) -> None:
     """Keep JSON data about a tool call that is interrupted, or drop it; a session manager keeps it with the interrupts.
 
@@ -188,14 +203,34 @@ def _failed(tool_use: ToolUse, why: str) -> ToolResult:
     return {"toolUseId": tool_use["toolUseId"], "status": "error", "content": [{"text": why}]}
 
 
-# What is hung into an agent, once: it does nothing but for the calls of `run_tool`.
+def raise_after(agent: Agent, tool_use: ToolUse, error: Exception) -> None:
+    """Have a call that is under way end as one does whose own hook has raised `error`, whatever its tool yields.
+
+    It goes by a hook: what a tool itself raises becomes its result. `run_tool` was called for the agent before.
+    """
+    _raised.setdefault(agent, {})[tool_use["toolUseId"]] = error
+
+
+# What is hung into an agent, once: it does nothing but for the calls of `run_tool`, and those of `raise_after`.
 
 
 def _watch(agent: Agent) -> None:
     if agent not in _watched:
         agent.add_hook(_choose, BeforeToolCallEvent, order=HookOrder.SDK_FIRST)
+        agent.add_hook(_raise, AfterToolCallEvent, order=HookOrder.SDK_FIRST)
         agent.add_middleware(ExecuteToolStage.Input, _observe)
         _watched.add(agent)
+
+
+def _raise(event: AfterToolCallEvent) -> None:
+    errors = _raised.get(event.agent, {})
+    call_id = event.tool_use["toolUseId"]
+    error: Exception | None = errors.get(call_id)
+    if error is None:
+        return
+    if event.exception is error:  # Strands asks once more about what was raised the first time
+        del errors[call_id]
+    raise error
 
 
 def _choose(event: BeforeToolCallEvent) -> None:
@@ -315,11 +350,46 @@ async def append_messages(agent: Agent, *messages: Message) -> None:
     await agent._append_messages(*messages)
 
 
+def force_stop_event(error: Exception) -> TypedEvent:
+    """Return what is streamed before the error of a hook ends an invocation."""
+    return ForceStopEvent(error)
+
+
+def raised_by_hook(error: Exception, invocation_state: Mapping[str, Any]) -> Exception:
+    """Return what Strands raises where a hook of a tool call has raised `error`."""
+    if isinstance(error, _PASSED_ON):
+        return error
+    wrapped = EventLoopException(error, invocation_state.get("request_state"))
+    wrapped.__cause__ = error
+    return wrapped
+
+
+_PASSED_ON = (
+    StructuredOutputException,
+    EventLoopException,
+    ContextWindowOverflowException,
+    MaxTokensReachedException,
+    InterruptException,
+)
+
+
 def why_cancelled(agent: Agent) -> str | None:
     """Return what is said for the model where the agent was cancelled, also for after its current tools."""
     if agent.cancel_signal.is_set() or agent._deferred_cancel:
         return agent._cancel_message or "Cancelled by user"
     return None
+
+
+def wants_stop(invocation_state: Mapping[str, Any]) -> bool:
+    """Return whether a tool has asked for the model not to be asked again, by a flag that Strands still heeds."""
+    if not invocation_state.get("request_state", {}).get("stop_event_loop", False):
+        return False
+    warnings.warn(
+        "request_state['stop_event_loop'] is deprecated by Strands: call agent.cancel(after_current_tools=True)",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return True
 
 
 def wants_structured_output(agent: Agent) -> bool:

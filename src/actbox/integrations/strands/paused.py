@@ -2,7 +2,7 @@
 
 Strands calls a tool again when its interrupt was answered. What it knows of the first call is what was noted with the
 interrupts, and a session manager keeps that beyond this process: which run waits, of which program, and what it has
-called by then. A run that is not here any more is told, with those calls, and never begun again.
+printed and called by then. A run that is not here any more is told, with all that, and never begun again.
 
 A run is ended that nobody can go on with: its call was called off, or its agent is no more.
 """
@@ -14,13 +14,16 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strands import Agent
 from strands.hooks import AfterToolsEvent
+from strands.types.tools import ToolResultContent
 
 from actbox.codeact.outcome import not_run
+from actbox.content.render import cut
+from actbox.content.safe_text import encodable
 from actbox.core.after_fork import in_a_forked_child
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ErrorKind
@@ -38,11 +41,13 @@ MOST_PAUSED: Final = 20
 """Programs of one agent that wait at once; beyond it the one that has waited longest is ended."""
 MOST_OF_ALL: Final = 500
 """Programs that wait at once in this process; beyond it one ends of the agent that has the most."""
+MOST_PRINTED: Final = 8_000
+"""Characters of each stream that are noted of a run that waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A call whose run had begun and is not here any more. `calls` are those that it had made when it paused."""
+    """A call whose run had begun and is not here any more; with what it had printed, and the `calls` that it made."""
 
     result: ExecutionResult
     calls: CallLog
@@ -123,8 +128,8 @@ class PausedRuns:
             return run
         if run is not None:
             run.end()
-            return _gone(_ANOTHER, run.calls)
-        return _gone(_GONE, _calls_of(notes))
+            return _gone(_ANOTHER, run.calls, run.printed())
+        return _gone(_GONE, _calls_of(notes), _printed_of(notes))
 
     def _tell_of_those_called_off(self, event: AfterToolsEvent) -> None:
         """End the runs whose calls have a result and were not made again, and say in that result what they had done."""
@@ -136,8 +141,8 @@ class PausedRuns:
             run = self._taken(notes["run"])
             if run is not None:
                 run.end()
-            gone = _gone(_CALLED_OFF, _calls_of(notes))
-            result["content"] = [*result["content"], *blocks_of(gone.result, "", gone.calls)]
+            gone = _gone(_CALLED_OFF, _calls_of(notes), _printed_of(notes) if run is None else run.printed())
+            result["content"] = _joined(result["content"], blocks_of(gone.result, "", gone.calls))
 
     def _taken(self, token: str) -> ProgramRun | None:
         with self._lock:
@@ -177,19 +182,33 @@ _CALLED_OFF = (
 _HINT = "find out what was done already before you send a program that does the rest"
 
 
-def _gone(why: str, calls: CallLog) -> Gone:
-    return Gone(not_run(ErrorKind.CANCELLED, why, hint=_HINT, type="RunGone"), calls)
+def _gone(why: str, calls: CallLog, printed: tuple[str, str]) -> Gone:
+    result = not_run(ErrorKind.CANCELLED, why, hint=_HINT, type="RunGone")
+    return Gone(replace(result, stdout=printed[0], stderr=printed[1]), calls)
+
+
+def _joined(first: list[ToolResultContent], second: list[ToolResultContent]) -> list[ToolResultContent]:
+    """Return the blocks of both; models read text blocks that follow each other as one text."""
+    if first and "text" in first[-1] and "text" in second[0]:
+        return [*first[:-1], {"text": f"{first[-1]['text']}\n\n{second[0]['text']}"}, *second[1:]]
+    return [*first, *second]
 
 
 def _notes_of(run: ProgramRun) -> dict[str, Any]:
     return {
         "run": run.token,
         "program": run.digest,
+        "printed": [cut(encodable(text), MOST_PRINTED) for text in run.printed()],
         "calls": [
             {"tool": call.tool, "arguments": call.arguments, "status": call.status, "error": call.error}
             for call in run.calls.records
         ],
     }
+
+
+def _printed_of(notes: Mapping[str, Any]) -> tuple[str, str]:
+    stdout, stderr = notes.get("printed", ("", ""))
+    return stdout, stderr
 
 
 def _calls_of(notes: Mapping[str, Any]) -> CallLog:

@@ -16,7 +16,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strands.interrupt import Interrupt
@@ -127,12 +127,12 @@ class ProgramRun:
     def __init__(self, outer_id: str, program: str, *, most_calls: int | None = None) -> None:
         """`outer_id` is the tool-use id of the call that it is a part of."""
         self.token = secrets.token_hex(16)
+        self.outer_id = outer_id
         self.digest = digest_of(program)
         self.calls = CallLog()
         self.waits_for: list[PendingCall] = []
         self.warnings: tuple[str, ...] = ()
         """Sentences for the result."""
-        self._outer_id = outer_id
         self._most_calls = most_calls
         self._ordinals = itertools.count(1)
         self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -160,11 +160,20 @@ class ProgramRun:
             raise ToolError(
                 f"a program may make {self._most_calls:,} tool calls, and this would be one more", tool=name
             )
-        call = PendingCall(nested_id(self._outer_id, ordinal, name, arguments), name, arguments)
+        call = PendingCall(nested_id(self.outer_id, ordinal, name, arguments), name, arguments)
         self._say(call)
         return await call.answered()
 
     # From any thread
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program has ended."""
+        return self._task is not None and self._task.done()
+
+    def printed(self) -> tuple[str, str]:
+        """Return standard output and standard error so far."""
+        return "".join(self._printed["stdout"]), "".join(self._printed["stderr"])
 
     def attach(self, wake: Callable[[], object]) -> None:
         """Have `wake` called, in any thread, when there is something to take again; to be looked at once before."""
@@ -209,22 +218,27 @@ class ProgramRun:
                         self._say(Printed(event))
             raise AssertionError("a stream ended without Completed")
         except SandboxStopped as error:
-            return not_run(ErrorKind.CANCELLED, str(error))
+            return self._failed(ErrorKind.CANCELLED, str(error))
         except (Unsupported, InvalidValue) as error:
-            return not_run(ErrorKind.UNSUPPORTED, str(error))
+            return self._failed(ErrorKind.UNSUPPORTED, str(error))
         except ActboxError as error:
-            return not_run(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
+            return self._failed(ErrorKind.SANDBOX, str(error), hint="`actbox doctor` says what works here")
         except Exception as error:  # a fault of ours or of the machine, which must not end the agent
             _log.exception("a program could not be run")
-            return not_run(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+            return self._failed(ErrorKind.SANDBOX, f"the program could not be run: {type(error).__name__}: {error}")
+
+    def _failed(self, kind: ErrorKind, message: str, *, hint: str = "") -> ExecutionResult:
+        stdout, stderr = self.printed()
+        return replace(not_run(kind, message, hint=hint), stdout=stdout, stderr=stderr)
 
     def _over(self, task: asyncio.Task[ExecutionResult]) -> None:
         self._say(Ended(self._cancelled() if task.cancelled() else task.result()))
 
     def _cancelled(self) -> ExecutionResult:
+        stdout, stderr = self.printed()
         return ExecutionResult(
-            stdout="".join(self._printed["stdout"]),
-            stderr="".join(self._printed["stderr"]),
+            stdout=stdout,
+            stderr=stderr,
             exit_code=EXIT_CANCELLED,
             error=ErrorInfo(kind=ErrorKind.CANCELLED, message="the program was ended, since its call was cancelled"),
         )
