@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 from weakref import WeakValueDictionary
 
 from strands import Agent
-from strands.types.content import ContentBlock
+from strands.types.content import ContentBlock, Message
 from strands.types.tools import ToolUse
 
 from actbox.codeact.blocks import program_in
@@ -32,7 +32,7 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .executor import Answered, Interrupted, interruption, run_tool
+from .executor import Answered, Interrupted, interruption, note, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .own_session import OwnSession
@@ -42,7 +42,9 @@ from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
 KEY: Final = "codeact"
-"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt."""
+"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt of a program."""
+STANDING: Final = f"{KEY}.standing"
+"""Of what is noted with any interrupt."""
 
 
 class CodeActState(TypedDict):
@@ -72,23 +74,41 @@ class ActSettings:
     guidance: str
 
 
+class Standing(TypedDict):
+    """Where an invocation stands in which people are asked, as is noted for an agent that is brought back.
+
+    `turns` are those before the one that people are asked in; `in_session` is whether its programs have defined
+    anything that its next ones could find.
+    """
+
+    turns: int
+    programs: int
+    in_session: bool
+
+
 class Act:
     """The turns of one invocation, the agent's `ordinal`th, which it knows by its `number`.
 
-    `place` is where its programs run, in the session of that number.
+    `place` is where its programs run, in the session of that number. `before` is where it stood in the agent that was
+    here before, if it began in that.
     """
 
-    def __init__(self, number: int, ordinal: int, settings: ActSettings, place: Place) -> None:
+    def __init__(
+        self, number: int, ordinal: int, settings: ActSettings, place: Place, before: Standing | None = None
+    ) -> None:
         self.number = number
         self._ordinal = ordinal
         self.place = place
         self._settings = settings
         # Strands has the conversation; of the loop only its steps are wanted.
-        self._loop = Loop("", "", settings.max_turns, language=settings.language, by_call=False)
+        self._turns = 0 if before is None else before["turns"]
+        most_turns = max(1, settings.max_turns - self._turns)
+        self._loop = Loop("", "", most_turns, language=settings.language, by_call=False)
         self._next: Ask | Run | End = self._loop.begin()
-        self._programs = 0
-        self._turns = 0
-        self._is_moved = False
+        self._programs = 0 if before is None else before["programs"]
+        self._is_lost = before is not None and before["in_session"]
+        """Whether programs have defined what is not here."""
+        self._calls_come_again = False
         self._observed: _Observed | None = None
         self._refusal: str | None = None
         self.raised: Exception | None = None
@@ -128,19 +148,26 @@ class Act:
         self._next = self._loop.on_reply(ModelReply(text, (call,)))
         self._refusal = self._refused()
 
-    def on_moved(self, text: str, tools: Callable[[], Container[str]]) -> None:
-        """Take the answer whose program people were asked about where the agent was before it was brought here."""
-        self.on_answer(text, tools)
-        self._is_moved = True
-
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
-        if self.end is not None:  # people were asked in between, and the calls come again
+        again, self._calls_come_again = self._calls_come_again, False
+        if self.end is not None:
             return _LAST
+        if again:
+            return self._refused()
         self._turns += 1
         reply = ModelReply(text, tuple(ToolCall(call["toolUseId"], call["name"], call["input"]) for call in calls))
         self._next = self._loop.on_reply(reply)
         return self._refused()
+
+    def on_asked(self, message: Message) -> Standing:
+        """Take that people are asked about the model's answer, or where it has no calls before the model is."""
+        self._calls_come_again = any("toolUse" in block for block in message["content"])
+        return self._standing(self._turns - 1 if self._calls_come_again else self._turns)
+
+    def _standing(self, turns: int) -> Standing:
+        is_there = self.place.has_state(self.number, self._settings.language)
+        return {"turns": turns, "programs": self._programs, "in_session": self._is_lost or is_there}
 
     def _refused(self) -> str:
         said = [message for message in self._loop.messages if isinstance(message, ToolResultMessage)]
@@ -167,9 +194,8 @@ class Act:
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
         if isinstance(found, Gone):
-            had_session = self.place.sandbox.traits.has_sessions_of(self._settings.language)
-            lost = (_LOST_BEFORE,) if self._is_moved and had_session else ()
-            self._is_moved = False
+            lost = (_LOST_BEFORE,) if self._is_lost else ()
+            self._is_lost = False
             self._observed = _Observed(found.result, found.calls, lost)
             return
         if in_a_program.get():
@@ -178,7 +204,7 @@ class Act:
         if isinstance(found, _ActRun) and found.home is not None:
             # The agent that began it may be no more; what its programs have defined is there.
             (self.place, self.number), found.home = found.home, None
-            self._is_moved = False
+            self._is_lost = False
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
@@ -192,6 +218,7 @@ class Act:
                 elif isinstance(event, Paused):
                     run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
+                    note(agent, STANDING, self._standing(self._turns - 1))
                     raise interruption(event.interrupts)
                 elif isinstance(event, Broken):
                     self.raised = event.error
@@ -224,8 +251,8 @@ class Act:
         sandbox = self.place.sandbox
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
         session, is_lost = await self.place.session_of(self.number, settings.language)
-        is_lost = is_lost or (self._is_moved and session is not None)
-        self._is_moved = False
+        is_lost = is_lost or (self._is_lost and session is not None)
+        self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
         run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
