@@ -63,9 +63,9 @@ class Acting:
         self._settings = settings
         self._place = place
         self._acts: dict[int, tuple[dict[str, Any], Act]] = {}  # with what the key is made of, so that it stays unique
+        self._ordinals = itertools.count(1)
         self._waiting: Act | None = None
         """The invocation that people were asked in; the next one has their answers."""
-        self._ordinals = itertools.count(1)
 
     def attach(self, agent: Agent) -> None:
         """Hang itself into the agent."""
