@@ -23,7 +23,7 @@ from actbox.codeact.outcome import not_run
 from actbox.content.render import MAX_CHARS, cut
 from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ErrorKind, InvalidValue
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable
 from actbox.core.events import Event, ToolFinished, ToolStarted
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -113,6 +113,8 @@ class Act:
         self._refusal: str | None = None
         self.raised: Exception | None = None
         """What a hook of a nested call has raised: it ends the invocation."""
+        self.unopened: Exception | None = None
+        """What kept the sandbox from running a program at all: the developer's to mend, so it ends the invocation."""
 
     # Where it stands
 
@@ -222,6 +224,8 @@ class Act:
                     raise interruption(event.interrupts)
                 elif isinstance(event, Broken):
                     self.raised = event.error
+                elif run.unopened is not None:
+                    self.unopened = run.unopened
                 else:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 
@@ -255,7 +259,8 @@ class Act:
         self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
-        run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
+        events_of = _in_place(sandbox, session, program, run.nested.toolset, settings)
+        run.begin(lambda: run.opening(sandbox, events_of))
         return run
 
 
@@ -269,11 +274,33 @@ class _ActRun(ProgramRun):
         self.final = FinalAnswer()
         self.home: tuple[Place, int] | None = None
         """Where it runs and the number of its invocation, while it waits for people: it keeps them meanwhile."""
+        self.unopened: Exception | None = None
+        """Why it never ran: the sandbox could not be opened, or is not open any more."""
 
     def end(self) -> None:
         """End the program; `Ended` follows."""
         super().end()
         self.home = None
+
+    async def opening(
+        self, sandbox: StrandsSandbox, events_of: Callable[[], AsyncIterator[Event]]
+    ) -> AsyncGenerator[Event]:
+        """Yield events, once the sandbox has started."""
+        try:
+            await sandbox.ready()
+        except Exception as error:
+            self.unopened = error
+            raise
+        has_begun = False
+        try:
+            events = events_of()
+            async with closing(events):
+                async for event in events:
+                    has_begun = True
+                    yield event
+        except (SandboxUnavailable, SandboxStopped) as error:
+            self.unopened = None if has_begun else error
+            raise
 
 
 _runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
@@ -326,13 +353,15 @@ def tools_of_programs(
 ) -> NestedTools:
     """Return what programs can call: the agent's tools, those of their sandbox, and `final_answer`.
 
-    Raises `InvalidValue` where a tool of another has that name.
+    Raises `InvalidValue` where a tool of another has that name, and where one requires approval and nobody is there to
+    be asked.
     """
     if not sandbox.traits.tools:
         return NestedTools(Toolset(), {})
     nested = nested_tools(agent, call, allowed_tools=settings.allowed_tools, code_tools=sandbox.code_tools)
     if taken := nested.toolset.get(FINAL_ANSWER):
         raise InvalidValue(f"a tool of the agent's is called {taken.name!r}, by which programs answer: rename it")
+    Toolset.for_run(nested.toolset)
     return NestedTools(nested.toolset.with_tools(final.tool), nested.unregistered, nested.left_out)
 
 

@@ -85,10 +85,11 @@ class Acting:
                 state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
                 async for data in act.run(agent, state):
                     yield told({KEY: data})
-                if act.raised is not None:
+                error = act.raised or act.unopened
+                if error is not None:
                     stop_waiting(agent)
-                    yield force_stop_event(act.raised)
-                    raise raised_by_hook(act.raised, state)
+                    yield force_stop_event(error)
+                    raise raised_by_hook(error, state) if error is act.raised else error
             observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
             ending = _ending(agent, act, state)
             if ending is not None:
