@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from strands.types.exceptions import EventLoopException
 
 import actbox
 from actbox.core.errors import InvalidValue
+from actbox.core.events import Completed, Event, Output, ToolStarted
+from actbox.core.result import ExecutionResult
 from actbox.integrations.strands import (
     CodeActPlugin,
     StrandsSandbox,
@@ -29,6 +32,7 @@ from actbox.integrations.strands import (
     programmatic_tool_caller,
     shell,
 )
+from actbox.integrations.strands.program_run import Ended, PendingCall, ProgramRun
 from tests.integrations.strands_agents.programs import CALLER, agent_with, run, seen_by, status_of, text_of
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
@@ -678,6 +682,7 @@ async def test_nested_calls_and_what_is_printed_are_streamed(sandbox: StrandsSan
         event["tool_stream_event"]["data"] async for event in agent.stream_async("go") if "tool_stream_event" in event
     ]
     kinds = [next(iter(item)) for item in data]
+    assert kinds[:2] == ["printed", "tool_use"]
     assert [kind for kind in kinds if kind != "printed"] == ["tool_use", *["tool_stream_event"] * 3, "tool_result"]
     assert "".join(item["printed"]["text"] for item in data if "printed" in item) == "one\ncounted\n"
     (use,) = [item["tool_use"] for item in data if "tool_use" in item]
@@ -685,6 +690,37 @@ async def test_nested_calls_and_what_is_printed_are_streamed(sandbox: StrandsSan
     streamed = [item["tool_stream_event"] for item in data if "tool_stream_event" in item]
     assert [item["data"] for item in streamed] == [0, 1, "counted"]
     assert {item["tool_use"]["toolUseId"] for item in streamed} == {use["toolUseId"]}
+
+
+def test_what_was_printed_before_a_call_is_told_before_it() -> None:
+    """A sandbox begins a call at once, and whoever reads its events may be behind."""
+    run = ProgramRun("outer", "print('one'); add(1, 2)")
+
+    async def events() -> AsyncIterator[Event]:
+        call = asyncio.ensure_future(run.call("add-up", {"a": 1}))
+        await asyncio.sleep(0)
+        yield Output("stdout", "one")
+        yield ToolStarted(1, "add_up", {"a": 1})
+        yield Output("stdout", "two")
+        await call
+        yield Completed(ExecutionResult())
+
+    said: list[Any] = []
+    is_called, is_over = threading.Event(), threading.Event()
+
+    def look() -> None:
+        said.extend(run.take())
+        if any(isinstance(item, PendingCall) for item in said):
+            is_called.set()
+        if any(isinstance(item, Ended) for item in said):
+            is_over.set()
+
+    run.attach(look)
+    run.begin(events)
+    is_called.wait()
+    next(item for item in said if isinstance(item, PendingCall)).answer(3)
+    is_over.wait()
+    assert [type(item).__name__ for item in said] == ["Printed", "PendingCall", "Printed", "Ended"]
 
 
 def test_metrics_count_nested_calls_and_failures(linux: StrandsSandbox) -> None:

@@ -146,4 +146,5 @@ async def test_writing_calls_as_json_for_ever_is_capped_too(linux: StrandsSandbo
     assert result.stop_reason == "limit_turns"
     assert result.state["codeact"] == {"stopped": "max_turns", "answer": None, "turns": 3, "programs": 0}
     assert result.message == agent.messages[-1]
+    assert "There is no tool 'price' to call directly" in str(result)
     assert roles(agent) == ["user", "assistant"] * 3 + ["user"]

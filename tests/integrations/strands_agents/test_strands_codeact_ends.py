@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -69,7 +70,7 @@ async def test_the_limit_of_an_invocation_ends_it_and_does_not_loop(linux: Stran
     assert result.stop_reason == "limit_turns"
     assert result.state["codeact"]["stopped"] == "limit_turns"
     assert len(seen(agent)) == 2
-    assert passes == ["end_turn", "end_turn", "limit_turns"]
+    assert passes == [*["end_turn", "end_turn"] * 2, "limit_turns"]  # each program runs in a pass of its own
     assert observations(agent) == ["[stdout]\nagain"] * 2
 
 
@@ -165,6 +166,8 @@ async def test_calling_tools_for_ever_is_capped_too(linux: StrandsSandbox) -> No
     assert len(seen(agent)) == 3
     assert result.stop_reason == "limit_turns"
     assert result.state["codeact"]["stopped"] == "max_turns"
+    assert str(result) == "No answer was found in 3 turns.\n"
+    assert result.message == agent.messages[-1]
     assert not agent.event_loop_metrics.tool_metrics
 
 
@@ -178,7 +181,7 @@ async def test_cancelling_ends_a_program(linux: StrandsSandbox) -> None:
         if told([event], "printed"):
             agent.cancel()
     assert event["result"].stop_reason == "cancelled"
-    assert passes == ["end_turn", "cancelled"]
+    assert passes == ["end_turn", "end_turn", "cancelled"]
     assert len(seen(agent)) == 1
     assert roles(agent) == ["user", "assistant"] * 2
     assert "begun" in observations(agent)[0]
@@ -378,6 +381,36 @@ async def test_a_program_whose_pass_a_hook_broke_off_is_not_run_by_the_next_invo
     assert "ran" not in [entry.name for entry in await linux.list_files()]
 
 
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_hooks_see_and_change_what_came_of_a_program_before_the_model_reads_it(
+    linux: StrandsSandbox, replaces: bool
+) -> None:
+    def redacts(event: BeforeInvocationEvent) -> None:
+        text = json.dumps(event.messages).replace("secret", "[redacted]")
+        if replaces:
+            event.messages = json.loads(text)
+        else:
+            for message, changed in zip(event.messages or [], json.loads(text), strict=True):
+                message["content"][:] = changed["content"]
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "the secret"
+
+    @tool
+    def secret() -> None:
+        """Be called by JSON in words."""
+
+    turns = [block("print(look())"), '{"name": "secret", "arguments": {}}', block("final_answer(1)")]
+    agent = acting(linux, *turns, tools=[look, secret], agent={"hooks": [redacts]})
+    await agent.invoke_async("go")
+    assert observations(agent) == ["[stdout]\nthe [redacted]", "It gave the final answer."]
+    read = [item["text"] for message in seen(agent)[-1]["messages"] for item in message["content"]]
+    assert any("There is no tool '[redacted]' to call directly" in text for text in read)
+    assert all("secret" not in item["text"] for item in agent.messages[2]["content"] + agent.messages[4]["content"])
+
+
 async def test_another_plugin_may_have_more_to_say_when_a_program_runs(linux: StrandsSandbox) -> None:
     more: list[Any] = ["and say please", [{"text": "and thank you"}], [{"role": "user", "content": [{"text": "bye"}]}]]
 
@@ -391,9 +424,9 @@ async def test_another_plugin_may_have_more_to_say_when_a_program_runs(linux: St
     said = [[item["text"] for item in message["content"]] for message in agent.messages if message["role"] == "user"]
     heading = "What came of the program:\n\n[stdout]\n"
     assert said[1:] == [
-        [f"{heading}1", "and say please"],
-        [f"{heading}2", "and thank you"],
-        [f"{heading}3", "bye"],
+        [f"{heading}1", "and say please", "and thank you"],  # after the answer, and after the program
+        [f"{heading}2", "bye"],
+        [f"{heading}3"],
     ]
 
 

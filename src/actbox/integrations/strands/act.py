@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Container, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
@@ -110,7 +110,11 @@ class Act:
         """Whether programs have defined what is not here."""
         self._calls_come_again = False
         self._observed: _Observed | None = None
-        self._refusal: str | None = None
+        self._said: list[Any] | None = None
+        """What the model is to read of its last answer: what came of a program, or how to write one."""
+        self._resumed_with: list[Any] = []
+        self.has_told = False
+        """Whether the pass that goes on now was resumed with what the model is to read."""
         self.raised: Exception | None = None
         """What a hook of a nested call has raised: it ends the invocation."""
         self.unopened: Exception | None = None
@@ -122,11 +126,6 @@ class Act:
     def program(self) -> str | None:
         """The program that is to run, if one is."""
         return self._next.code if isinstance(self._next, Run) else None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the model has something to read of its last answer: what came of a program, or how to write one."""
-        return self.program is not None or self._refusal is not None
 
     @property
     def end(self) -> End | None:
@@ -148,7 +147,7 @@ class Act:
             self._next = self._loop.on_reply(ModelReply(text))
             return
         self._next = self._loop.on_reply(ModelReply(text, (call,)))
-        self._refusal = self._refused()
+        self._said = [{"text": self._refused()}]
 
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
@@ -174,6 +173,23 @@ class Act:
     def _refused(self) -> str:
         said = [message for message in self._loop.messages if isinstance(message, ToolResultMessage)]
         return said[-1].text
+
+    def hand_over(self, stand_in: str) -> list[Any] | None:
+        """Return the blocks that the pass after this one is resumed with; `stand_in` is for one in which a program is
+        to run. `None` if there is nothing more to do.
+        """
+        said, self._said = self._said, None
+        self.has_told = said is not None
+        if said is None and self.program is not None:
+            said = [{"text": stand_in}]
+        if said is not None:
+            self._resumed_with = said
+        return said
+
+    def has_resumed(self, messages: Iterable[Message]) -> bool:
+        """Return whether a pass with these messages is the one that it was to be resumed with."""
+        first = self._resumed_with[:1]
+        return any(block is own for own in first for message in messages for block in message["content"])
 
     def state(self, stop_reason: str) -> CodeActState:
         """Return what is told of it to whoever has invoked the agent."""
@@ -229,13 +245,8 @@ class Act:
                 else:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 
-    def observe(self) -> list[ContentBlock]:
-        """Return what the model reads of the program that ran, or of the call that did not, and go on to what comes
-        next.
-        """
-        if self._refusal is not None:
-            refusal, self._refusal = self._refusal, None
-            return [{"text": refusal}]
+    def observe(self, more: Iterable[ContentBlock] = ()) -> None:
+        """Take what came of the program that ran, to be handed over to the model with what others have to say."""
         program, observed = self.program, self._observed
         assert program is not None and observed is not None
         warnings = observed.warnings
@@ -246,8 +257,7 @@ class Act:
         seen = _ANSWERED if answered and _says_nothing(observed) else text["text"]
         self._next = self._loop.on_observation(seen, answered=answered, answer=observed.final.value)
         said = [message for message in self._loop.messages if isinstance(message, UserMessage)]
-        blocks: list[Any] = [{"text": said[-1].text}, *pictures]
-        return blocks
+        self._said = [{"text": said[-1].text}, *pictures, *more]
 
     async def _begin(self, agent: Agent, program: str) -> _ActRun:
         settings = self._settings

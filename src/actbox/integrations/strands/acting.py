@@ -1,8 +1,8 @@
 """One agent in CodeAct: what is hung into it, and the invocations that are under way.
 
-The loop is Strands' own. When a pass of the agent ends with a program, `AfterInvocationEvent.resume` begins another,
-and before that pass asks the model, the program runs, streams what happens, and its observation becomes the message of
-the pass. There, and not after the model's answer, a program may be interrupted for people.
+The loop is Strands' own. When a pass of the agent ends with a program, `AfterInvocationEvent.resume` begins another, in
+which the program runs and streams what happens: there, and not after the model's answer, it may be interrupted for
+people. What came of it is the input of a third, which hooks see before the model reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from strands import Agent
-from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeToolsEvent, HookOrder
+from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeInvocationEvent, BeforeToolsEvent, HookOrder
 from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.types.agent import AgentInput
 from strands.types.content import ContentBlock, Message, SystemPrompt
@@ -44,14 +44,13 @@ from .executor import (
     wants_stop,
     wants_structured_output,
     why_cancelled,
-    with_messages,
     with_reason,
     with_state,
 )
 from .place import KEPT, Place
 
 RUNS: Final = "The program runs."
-"""What the input of a resumed pass is until its program has run; no model reads it."""
+"""The input of a pass in which a program runs; no model reads it."""
 
 _NO_CALLS: Final = "There is no tool to call directly. Call functions inside a program."
 
@@ -71,38 +70,46 @@ class Acting:
         """Hang itself into the agent."""
         around_passes(agent, self._pass)
         agent.add_middleware(InvokeModelStage.Input, self._instruct)
+        agent.add_hook(self._begin, BeforeInvocationEvent, order=HookOrder.SDK_FIRST)  # others may change the input
         agent.add_hook(self._refuse_calls, BeforeToolsEvent)
         agent.add_hook(self._end_of_calls, AfterToolsEvent)
         agent.add_hook(self._go_on, AfterInvocationEvent, order=HookOrder.SDK_LAST)  # others may resume as well
 
     # A pass
 
+    def _begin(self, event: BeforeInvocationEvent) -> None:
+        """Forget an invocation of which a hook has broken off a resumed pass: what it has left is not this one's."""
+        key = id(event.invocation_state)
+        _, known = self._acts.get(key, (None, None))
+        if known is not None and not known.has_resumed(event.messages or ()):
+            del self._acts[key]
+
     async def _pass(self, context: Pass, happen: Callable[[Pass], Events]) -> Events:
         agent, state = _agent(context), context.invocation_state
         act = self._act_of(context)
-        if act.goes_on:
-            if act.program is not None:
-                state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
-                async for data in act.run(agent, state):
-                    yield told({KEY: data})
-                error = act.raised or act.unopened
-                if error is not None:
-                    stop_waiting(agent)
-                    yield force_stop_event(error)
-                    raise raised_by_hook(error, state) if error is act.raised else error
-            observed: Message = {"role": "user", "content": [*act.observe(), *_others(context.messages)]}
-            ending = _ending(agent, act, state)
-            if ending is not None:
-                await append_messages(agent, observed)
-                last = observed
-                if ending.text is not None:
-                    last = {"role": "assistant", "content": [{"text": ending.text}]}
-                    await append_messages(agent, last)
-                    yield told({"data": ending.text, "delta": {"text": ending.text}})
-                    yield told({"message": last})
-                yield _with_state(stop_event(agent, ending.reason, last, state), act)
-                return
-            context = with_messages(context, [observed])
+        if act.program is not None:
+            state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
+            async for data in act.run(agent, state):
+                yield told({KEY: data})
+            error = act.raised or act.unopened
+            if error is not None:
+                stop_waiting(agent)
+                yield force_stop_event(error)
+                raise raised_by_hook(error, state) if error is act.raised else error
+            act.observe(_others(context.messages))
+            yield _with_state(stop_event(agent, "end_turn", agent.messages[-1], state), act)
+            return
+        ending = _ending(agent, act, state) if act.has_told else None
+        if ending is not None:
+            await append_messages(agent, *context.messages)
+            last = agent.messages[-1]
+            if ending.text is not None:
+                last = {"role": "assistant", "content": [{"text": ending.text}]}
+                await append_messages(agent, last)
+                yield told({"data": ending.text, "delta": {"text": ending.text}})
+                yield told({"message": last})
+            yield _with_state(stop_event(agent, ending.reason, last, state), act)
+            return
         async for event in happen(context):
             if isinstance(event, Stop):
                 reason, message = event["stop"][:2]
@@ -118,8 +125,7 @@ class Acting:
     def _act_of(self, context: Pass) -> Act:
         key = id(context.invocation_state)
         _, known = self._acts.get(key, (None, None))
-        # One whose resumed pass was called off, by a hook, has left its program; that is not this one's.
-        if known is not None and _is_resumed(context.messages):
+        if known is not None:
             return known
         act = self._awaited(_agent(context)) if is_answered(context) else self._new()
         self._acts[key] = (context.invocation_state, act)
@@ -196,8 +202,10 @@ class Acting:
             return
         if self._goes_along(act.place):
             self._place = act.place
-        if result is not None and result.stop_reason == "end_turn" and act.goes_on:
-            event.resume = _and_more(event.resume)
+        blocks = act.hand_over(RUNS) if result is not None and result.stop_reason == "end_turn" else None
+        if blocks is not None:
+            blocks += _blocks_of(event.resume)
+            event.resume = blocks
             return
         del self._acts[id(state)]
         if result is not None and result.stop_reason == "interrupt":
@@ -239,14 +247,12 @@ def _with_state(stop: Stop, act: Act) -> Stop:
     return with_state(stop, KEY, act.state(stop["stop"][0]))
 
 
-def _and_more(resume: AgentInput) -> AgentInput:
-    """Return the input of a pass in which a program runs, and in which another plugin has more to say."""
-    if resume is None:
-        return RUNS
-    blocks: list[Any] = [{"text": resume}] if isinstance(resume, str) else list(resume)
-    if any("role" in block for block in blocks):
-        return [{"role": "user", "content": [{"text": RUNS}]}, *blocks]
-    return [{"text": RUNS}, *blocks]
+def _blocks_of(resume: AgentInput) -> list[Any]:
+    """Return what another plugin has to say in the pass that follows."""
+    if resume is None or isinstance(resume, str):
+        return [] if resume is None else [{"text": resume}]
+    items: list[Any] = list(resume)
+    return [block for item in items for block in (item["content"] if "role" in item else [item])]
 
 
 def _text_of(message: Message) -> str:
@@ -256,12 +262,8 @@ def _text_of(message: Message) -> str:
     return "\n".join(text["text"] for text in texts if "text" in text)
 
 
-def _is_resumed(messages: Iterable[Message]) -> bool:
-    return any(block.get("text") == RUNS for message in messages for block in message["content"])
-
-
 def _others(messages: Iterable[Message]) -> list[ContentBlock]:
-    """Return what else than the stand-in is to be said in a resumed pass: other plugins may have more to say."""
+    """Return what else than the stand-in the input of a pass has: other plugins may have more to say."""
     return [block for message in messages for block in message["content"] if block.get("text") != RUNS]
 
 

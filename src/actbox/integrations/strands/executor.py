@@ -11,7 +11,6 @@ tool, `AfterToolCallEvent`, spans and metrics. Not by `agent.tool.name(**argumen
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import inspect
 import warnings
@@ -312,11 +311,6 @@ def around_passes(agent: Agent, handler: Callable[[Pass, Callable[[Pass], Events
 def is_answered(context: Pass) -> bool:
     """Return whether the pass is the one in which people have answered interrupts."""
     return bool(context._interrupts)
-
-
-def with_messages(context: Pass, messages: list[Message]) -> Pass:
-    """Return the pass with other messages to add."""
-    return dataclasses.replace(context, messages=messages)
 
 
 def told(data: Mapping[str, Any]) -> TypedEvent:

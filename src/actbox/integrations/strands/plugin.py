@@ -36,7 +36,8 @@ class CodeActPlugin(Plugin):
     `limits`, a token limit, an exception.
 
     `AgentResult.state["codeact"]` says which and has the value (`CodeActState`); after `final_answer` the last message
-    is its text. After `max_turns` `stop_reason` is `limit_turns`, and the last message what came of the last program.
+    is its text. After `max_turns` `stop_reason` is `limit_turns`, and the last message what came of the last program,
+    or that no answer was found where the last answer called a tool.
 
     Those who stream read `{"codeact": …}`: `program`, `printed`, `tool_use`, `tool_result` and what nested tools
     stream. Nested calls go through the agent's executor; where one is interrupted for a person, the program waits in

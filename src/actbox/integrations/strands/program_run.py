@@ -24,11 +24,12 @@ from strands.interrupt import Interrupt
 from actbox.codeact.outcome import not_run
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, ToolError, Unsupported
-from actbox.core.events import Completed, Event, Output
+from actbox.core.events import Completed, Event, Output, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.clock import WallClock, call_clock
 from actbox.sandbox.contract import closing
 from actbox.sync import background_loop
+from actbox.tools.toolset import alias_of
 
 from .nested import nested_id
 
@@ -36,7 +37,8 @@ _log = logging.getLogger("actbox")
 
 EXIT_CANCELLED: Final = 137
 PRINTED_SECONDS: Final = 0.002
-"""How long output waits for more of it, and for the end: whoever attends is woken less often."""
+"""How long output waits for more of it, and for the end, so that whoever attends is woken less often; and a call for
+the sandbox to tell of it."""
 
 
 class PendingCall:
@@ -46,6 +48,7 @@ class PendingCall:
         self.id = call_id
         self.name = name
         self.arguments = arguments
+        self.is_said = False
         self.interrupts: tuple[Interrupt, ...] = ()
         """What a person has to answer before it can go on."""
         self._loop = asyncio.get_running_loop()
@@ -135,6 +138,8 @@ class ProgramRun:
         """Sentences for the result."""
         self._most_calls = most_calls
         self._ordinals = itertools.count(1)
+        self._unsaid: deque[PendingCall] = deque()
+        """Calls that are made, and of which the sandbox has said nothing yet."""
         self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._lock = threading.Lock()
         self._said: deque[Said] = deque()
@@ -161,7 +166,8 @@ class ProgramRun:
                 f"a program may make {self._most_calls:,} tool calls, and this would be one more", tool=name
             )
         call = PendingCall(nested_id(self.outer_id, ordinal, name, arguments), name, arguments)
-        self._say(call)
+        self._unsaid.append(call)
+        self._loop.call_later(PRINTED_SECONDS, self._say_calls, call)
         return await call.answered()
 
     # From any thread
@@ -211,6 +217,8 @@ class ProgramRun:
             async with closing(stream):
                 async for event in stream:
                     self.calls.feed(event)
+                    if isinstance(event, ToolStarted):
+                        self._started(event)
                     if isinstance(event, Completed):
                         return event.result
                     if isinstance(event, Output):
@@ -242,6 +250,19 @@ class ProgramRun:
             exit_code=EXIT_CANCELLED,
             error=ErrorInfo(kind=ErrorKind.CANCELLED, message="the program was ended, since its call was cancelled"),
         )
+
+    def _started(self, event: ToolStarted) -> None:
+        """Say the call that the sandbox tells of by now: after what was printed before it."""
+        for call in self._unsaid:
+            if alias_of(call.name) == alias_of(event.tool):
+                self._say_calls(call)
+                return
+
+    def _say_calls(self, last: PendingCall) -> None:
+        while not last.is_said:
+            call = self._unsaid.popleft()
+            call.is_said = True
+            self._say(call)
 
     def _say(self, said: Said) -> None:
         with self._lock:
