@@ -50,9 +50,9 @@ class Place:
         session = self._sessions.get(number)
         return self.sandbox.traits.has_sessions_of(language) and not (session is not None and session.is_refused)
 
-    def has_begun(self, number: int) -> bool:
-        """Whether a program has run in the session of that number."""
-        return number in self._sessions
+    def has_state(self, number: int, language: str) -> bool:
+        """Whether programs of an invocation have run in a session of theirs."""
+        return number in self._sessions and self.keeps_state(number, language)
 
     async def session_of(self, number: int, language: str) -> tuple[OwnSession | None, bool]:
         """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
