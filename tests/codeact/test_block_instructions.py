@@ -35,6 +35,7 @@ def test_programs_are_described_in_their_language(language: str, name: str, answ
     text = block_instructions(TOOLS, TRAITS, language=language)
     assert text.startswith(f"You solve tasks by writing {name} programs")
     assert f"fenced ```{language} block" in text
+    assert "Blocks of other languages, such as ```text, are not run" in text
     assert answers in text
     assert declares in text
     assert ("ImportError" in text) == (language == "python")
@@ -42,6 +43,12 @@ def test_programs_are_described_in_their_language(language: str, name: str, answ
 
 def test_python_that_awaits_is_told_to_await_the_answer_too() -> None:
     assert "in a program, `await final_answer(value)` in one that uses `await`, or" in block_instructions(TOOLS, TRAITS)
+
+
+def test_rtfs_is_told_of_no_await_which_it_does_not_have() -> None:
+    text = block_instructions(TOOLS, TRAITS, language="rtfs")
+    assert "def add(first: int, second: int) -> int:" in text
+    assert "await" not in text
 
 
 def test_a_declaration_cannot_end_its_fence() -> None:

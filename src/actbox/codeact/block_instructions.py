@@ -34,6 +34,10 @@ def _in_python(toolset: Toolset) -> str:
     return fenced(stubs(toolset).rstrip(), "python")
 
 
+def _in_plain_python(toolset: Toolset) -> str:
+    return fenced(stubs(toolset, awaitable=False).rstrip(), "python")
+
+
 def _in_typescript(toolset: Toolset) -> str:
     return fenced(typescript_declarations(toolset).rstrip(), "typescript")
 
@@ -46,14 +50,14 @@ _LANGUAGES: Final = {
     ),
     "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
-    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
+    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_plain_python),
 }
 
 _OPENING = (
     "You solve tasks by writing {name} programs, which run in a sandbox. To run one, answer with it in a fenced"
     " ```{language} block; several such blocks in one answer are one program. You then read what it printed, the value"
-    " of its last expression, its error and its files. Blocks of other languages are not run, and there is no tool that"
-    " you could call without a program."
+    " of its last expression, its error and its files. Blocks of other languages, such as ```text, are not run, and"
+    " there is no tool that you could call without a program."
 )
 _KEPT = (
     "All programs share one interpreter: variables, functions and imports stay for the next program. If one fails, read"
