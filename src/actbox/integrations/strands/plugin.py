@@ -8,7 +8,6 @@ from typing import Final
 
 from strands import Agent
 from strands.plugins import Plugin
-from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 
 import actbox
 from actbox.codeact.agent import MAX_TURNS
@@ -19,6 +18,7 @@ from .acting import Acting
 from .bounds import check_bounds
 from .languages import language_of
 from .paused import PAUSED_SECONDS
+from .per_agent import note_where_programs_run, was_given_a_sandbox
 from .sandbox import StrandsSandbox
 
 NAME: Final = "actbox:codeact"
@@ -62,7 +62,8 @@ class CodeActPlugin(Plugin):
         """`sandbox` is where programs run: a sandbox, or the name of an engine, of which each agent has one of its own.
 
         Without it, it is the agent's, `Agent(sandbox=StrandsSandbox(…))`, and `"auto"` where the agent was given none.
-        The sandbox's `code_tools` can be called by programs. `language` is one of `traits.languages`.
+        The tools of this package that were made without a sandbox run there too, where the agent was given none. The
+        sandbox's `code_tools` can be called by programs. `language` is one of `traits.languages`.
 
         `timeout` is in seconds for each program and may only lower the policy's wall limit. `allowed_tools` are the
         names of the tools that programs may call, all of the agent's and the sandbox's unless told; a program that has
@@ -99,6 +100,7 @@ class CodeActPlugin(Plugin):
         sandbox, is_own = self._sandbox_of(agent)
         language = language_of(self._settings.language, sandbox.traits)
         Acting(replace(self._settings, language=language), sandbox, is_own=is_own).attach(agent)
+        note_where_programs_run(agent, sandbox)
 
     def _sandbox_of(self, agent: Agent) -> tuple[StrandsSandbox, bool]:
         """Return the sandbox, and whether it is the agent's alone, to be stopped with it."""
@@ -110,7 +112,7 @@ class CodeActPlugin(Plugin):
             raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {self._given!r}")
         if isinstance(agent.sandbox, StrandsSandbox):
             return agent.sandbox, False
-        if isinstance(agent.sandbox, NotASandboxLocalEnvironment):
+        if not was_given_a_sandbox(agent):
             return StrandsSandbox("auto"), True
         raise InvalidValue(
             f"programs run in a sandbox of actbox, and the agent's is a {type(agent.sandbox).__name__}: give"

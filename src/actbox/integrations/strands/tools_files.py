@@ -102,7 +102,6 @@ def make_file_editor(
 
     What it returns has at most `max_chars` characters, and none that cannot be sent.
     """
-    editor = make_strands_file_editor(sandbox=sandbox)
 
     @tool(name=name, description=description, context="tool_context")
     async def edit(
@@ -127,9 +126,11 @@ def make_file_editor(
             new_str: What comes in its place, or is to be inserted.
             insert_line: After how many lines to insert, for `insert`.
         """
+        active = sandbox_of(sandbox, tool_context)
+        editor = make_strands_file_editor(sandbox=active)  # one without would take this machine for a sandbox
         shown = await editor(
             command=command,
-            path=_whole_path(path, sandbox_of(sandbox, tool_context)),
+            path=_whole_path(path, active),
             tool_context=tool_context,
             file_text=file_text,
             view_range=view_range,
