@@ -11,7 +11,9 @@ from strands.sandbox import Sandbox
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.types.tools import ToolContext
 
-from actbox.core.errors import SandboxUnavailable
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+
+from .bounds import check_tool_name
 
 T = TypeVar("T")
 
@@ -39,6 +41,13 @@ def sandbox_of(bound: Sandbox | None, context: ToolContext) -> Sandbox:
             " machine is meant"
         )
     return found
+
+
+def check_tool(sandbox: Any, name: Any, *, kind: type[Sandbox] = Sandbox) -> None:
+    """Raise `InvalidValue` for what a tool cannot be made with."""
+    if sandbox is not None and not isinstance(sandbox, kind):
+        raise InvalidValue(f"sandbox is one for Strands agents, such as StrandsSandbox('linux'), not {sandbox!r}")
+    check_tool_name(name)
 
 
 def was_given_a_sandbox(agent: Any) -> bool:

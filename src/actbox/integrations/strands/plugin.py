@@ -12,6 +12,7 @@ from strands.plugins import Plugin
 import actbox
 from actbox.codeact.agent import MAX_TURNS
 from actbox.core.errors import InvalidValue
+from actbox.sandbox.registry import no_such_engine
 
 from .act import ActSettings
 from .acting import Acting
@@ -74,15 +75,17 @@ class CodeActPlugin(Plugin):
         Raises `InvalidValue` for what makes no sense; an agent that is made with it raises `Unsupported` for a language
         that the sandbox does not run, and what opening the sandbox raises.
         """
-        if max_turns < 1:
-            raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
+        if not isinstance(max_turns, int) or isinstance(max_turns, bool) or max_turns < 1:
+            raise InvalidValue(f"max_turns must be a whole number, at least 1, not {max_turns!r}")
+        if not isinstance(guidance, str):
+            raise InvalidValue(f"guidance must be text, not {guidance!r}")
         allowed = check_bounds(
             timeout=timeout,
             paused_timeout=paused_timeout,
             max_tool_calls=max_tool_calls,
             allowed_tools=allowed_tools,
         )
-        self._given = StrandsSandbox(sandbox) if isinstance(sandbox, actbox.Sandbox) else sandbox
+        self._given = _checked(sandbox)
         self._settings = ActSettings(
             language=language,
             max_turns=max_turns,
@@ -108,8 +111,6 @@ class CodeActPlugin(Plugin):
             return self._given, False
         if isinstance(self._given, str):
             return StrandsSandbox(self._given), True
-        if self._given is not None:
-            raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {self._given!r}")
         if isinstance(agent.sandbox, StrandsSandbox):
             return agent.sandbox, False
         if not was_given_a_sandbox(agent):
@@ -118,3 +119,16 @@ class CodeActPlugin(Plugin):
             f"programs run in a sandbox of actbox, and the agent's is a {type(agent.sandbox).__name__}: give"
             " CodeActPlugin(sandbox=…), or Agent(sandbox=StrandsSandbox(…))"
         )
+
+
+def _checked(sandbox: object) -> StrandsSandbox | str | None:
+    """Return where programs are to run. Raises `InvalidValue` for what is no such place."""
+    if sandbox is None or isinstance(sandbox, StrandsSandbox):
+        return sandbox
+    if isinstance(sandbox, actbox.Sandbox):
+        return StrandsSandbox(sandbox)
+    if not isinstance(sandbox, str):
+        raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {sandbox!r}")
+    if sandbox not in (names := ("auto", *actbox.ENGINES)):
+        raise no_such_engine(sandbox, names)
+    return sandbox

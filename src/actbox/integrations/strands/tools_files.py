@@ -17,7 +17,7 @@ from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 
 from .files import FilesOfWorkspace
-from .per_agent import sandbox_of
+from .per_agent import check_tool, sandbox_of
 from .tool_calls import LASTING
 
 READ_DESCRIPTION: Final = (
@@ -45,6 +45,7 @@ def make_file_read(
 
     What it returns has at most `max_chars` characters. A file that is no UTF-8 is an error that says its size.
     """
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def read(path: str, tool_context: ToolContext, first_line: int = 1, last_line: int | None = None) -> str:
@@ -74,6 +75,7 @@ def make_file_write(
     *, sandbox: Sandbox | None = None, name: str = "file_write", description: str = WRITE_DESCRIPTION
 ) -> DecoratedFunctionTool[..., Any]:
     """Return a tool that writes text files of `sandbox`, or of that of the agent that calls it."""
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def write(path: str, content: str, tool_context: ToolContext) -> str:
@@ -102,6 +104,7 @@ def make_file_editor(
 
     What it returns has at most `max_chars` characters, and none that cannot be sent.
     """
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def edit(
