@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
-from actbox import FileMount, InvalidValue, Policy, Unsupported
+from actbox import FileMount, InvalidValue, Policy, SandboxUnavailable, Unsupported
 from actbox.integrations.strands import (
     CodeActPlugin,
     DockerSandbox,
@@ -26,6 +26,7 @@ from actbox.integrations.strands import (
 )
 from actbox.sync import SyncSandbox
 from tests.conftest import with_marks
+from tests.integrations.strands_agents.acting import acting, block
 from tests.integrations.strands_agents.places import Foreign, sandbox_on
 
 MAKERS: list[Callable[..., Any]] = [
@@ -133,3 +134,18 @@ def test_the_caller_has_a_name_that_models_can_write(name: Any) -> None:
 def test_the_plugin_refuses_what_makes_no_sense_when_it_is_made(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidValue, match=said):
         CodeActPlugin(**arguments)
+
+
+@pytest.mark.parametrize("engine", ["process", "ssh"])
+def test_the_plugin_says_how_to_run_programs_without_isolation(engine: str) -> None:
+    with pytest.raises(SandboxUnavailable, match="isolates nothing") as raised:
+        CodeActPlugin(engine)
+    said = f"CodeActPlugin(StrandsSandbox('{engine}', allow_unisolated=True))"
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("given", [LocalEnvironment, lambda: StrandsSandbox("process", allow_unisolated=True)])
+async def test_what_the_plugin_says_to_give_works(given: Callable[[], StrandsSandbox]) -> None:
+    async with given() as sandbox:
+        agent = acting(sandbox, block("final_answer(6 * 7)"))
+        assert (await agent.invoke_async("go")).state["codeact"]["answer"] == 42

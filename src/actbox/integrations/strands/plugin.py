@@ -11,8 +11,8 @@ from strands.plugins import Plugin
 
 import actbox
 from actbox.codeact.agent import MAX_TURNS
-from actbox.core.errors import InvalidValue
-from actbox.sandbox.registry import no_such_engine
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.sandbox.registry import TABLE, no_such_engine
 
 from .act import ActSettings
 from .acting import Acting
@@ -72,7 +72,8 @@ class CodeActPlugin(Plugin):
         from one invocation of an agent to the next. A program that a person has to decide about waits for
         `paused_timeout` seconds at most. `guidance` is put before the instructions.
 
-        Raises `InvalidValue` for what makes no sense; an agent that is made with it raises `Unsupported` for a language
+        Raises `InvalidValue` for what makes no sense, and `SandboxUnavailable` for the name of an engine that isolates
+        nothing, of which a sandbox must be given; an agent that is made with it raises `Unsupported` for a language
         that the sandbox does not run, and what opening the sandbox raises.
         """
         if not isinstance(max_turns, int) or isinstance(max_turns, bool) or max_turns < 1:
@@ -122,7 +123,10 @@ class CodeActPlugin(Plugin):
 
 
 def _checked(sandbox: object) -> StrandsSandbox | str | None:
-    """Return where programs are to run. Raises `InvalidValue` for what is no such place."""
+    """Return where programs are to run.
+
+    Raises `InvalidValue` for what is no such place, and `SandboxUnavailable` for an engine that isolates nothing.
+    """
     if sandbox is None or isinstance(sandbox, StrandsSandbox):
         return sandbox
     if isinstance(sandbox, actbox.Sandbox):
@@ -131,4 +135,9 @@ def _checked(sandbox: object) -> StrandsSandbox | str | None:
         raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {sandbox!r}")
     if sandbox not in (names := ("auto", *actbox.ENGINES)):
         raise no_such_engine(sandbox, names)
+    if sandbox != "auto" and not TABLE[sandbox].isolates:
+        raise SandboxUnavailable(
+            f"the {sandbox} engine isolates nothing: programs may do what their account may. Give the plugin a sandbox,"
+            f" CodeActPlugin(StrandsSandbox({sandbox!r}, allow_unisolated=True)), if that is meant"
+        )
     return sandbox
