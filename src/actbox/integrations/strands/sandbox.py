@@ -18,6 +18,7 @@ from actbox.sandbox.slots import Slots
 from actbox.tools import Tool, Toolset
 
 from .background import NOT_THERE, BackgroundSession
+from .code_tools import toolset_of
 from .files import FilesOfWorkspace
 from .languages import language_of, shell_of
 from .lifetime import stop_at_exit, stopped
@@ -45,6 +46,7 @@ class StrandsSandbox(FilesOfWorkspace):
     and write for them, and read regular files of at most `Limits.file_mib`.
 
     `code_tools` are host functions that belong to the sandbox: code that runs in it calls them, and no model sees them.
+    A function may have Strands' `@tool`, unless it takes the `ToolContext` of the agent that calls it.
 
     `timeout` is in seconds and may only lower the policy's wall limit (60 unless told, `Limits.wall_seconds`). Output
     beyond the policy's limit ends a run, which its standard error says.
@@ -73,7 +75,7 @@ class StrandsSandbox(FilesOfWorkspace):
                 self.mounts, self.most_bytes = policy.mounts, policy.limits.file_mib * 2**20
         else:
             raise InvalidValue(f"sandbox is the name of an engine or a sandbox of ours, not {sandbox!r}")
-        self.code_tools: Toolset = Toolset.of(code_tools)
+        self.code_tools: Toolset = toolset_of(code_tools)
         if working_dir and not (self.traits.commands or self.traits.cwd):
             raise Unsupported(f"programs of the {self.traits.engine} engine start in /workspace: leave out working_dir")
         if self.traits.isolated and PurePosixPath(working_dir or "").is_relative_to("/tmp"):
