@@ -31,3 +31,10 @@ def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Pat
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), (page.name, target)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_a_page_says_where_the_file_is_that_its_blocks_import(page: Path) -> None:
+    assert not any("scripted_model" in block.code for block in blocks_of(page)) or (
+        "](../examples/strands/scripted_model.py)" in page.read_text()
+    )
