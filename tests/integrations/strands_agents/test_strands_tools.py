@@ -264,6 +264,8 @@ async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begi
             ("python_session", {"code": "'kept' in globals()"}),
         )
         assert said[1].endswith("The variables are lost; the next call begins anew.")
+        assert "the state of the session is lost" in said[1]
+        assert "open a new one" not in said[1]
         assert said[2] == "[value]\nFalse"
 
 
