@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import actbox
 from tests.code_blocks import Block, blocks_of, check_python
 from tests.conftest import engine_check
 
@@ -31,3 +34,38 @@ def test_a_block_does_what_its_page_says(page: Path, block: Block, tmp_path: Pat
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), (page.name, target)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_a_page_says_where_the_file_is_that_its_blocks_import(page: Path) -> None:
+    assert not any("scripted_model" in block.code for block in blocks_of(page)) or (
+        "](../examples/strands/scripted_model.py)" in page.read_text()
+    )
+
+
+def test_the_page_says_what_an_image_is_in_a_program() -> None:
+    pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+    from actbox.integrations.strands.executor import Answered
+    from actbox.integrations.strands.nested import value_of
+
+    image: Any = {"image": {"format": "png", "source": {"bytes": b"1"}}}
+    value = value_of(Answered({"toolUseId": "1", "status": "success", "content": [image]}), None, "photo")
+    (said,) = re.findall(r"an image is `([^`]+)`", (ROOT / "docs" / "strands.md").read_text())
+    assert {**ast.literal_eval(said), "base64": value["base64"]} == value
+
+
+@pytest.mark.parametrize("engine", actbox.ENGINES)
+def test_the_page_says_which_tools_an_engine_gives_an_agent(engine: str) -> None:
+    pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
+    from actbox.integrations.strands import StrandsSandbox
+
+    said = re.findall(rf"^\|[^|]*`{engine}`[^|]*\|([^|]*)\|$", (ROOT / "docs" / "strands.md").read_text(), re.MULTILINE)
+    tools, *others = (cell.strip() for cell in said)
+    assert not others
+    options: dict[str, Any] = {"host": "nowhere.invalid"} if engine == "ssh" else {}  # none is started
+    try:
+        sandbox = StrandsSandbox(engine, allow_unisolated=True, **options)
+    except actbox.SandboxUnavailable as error:
+        pytest.skip(f"the {engine} engine cannot be opened here: {error}")
+    names = ", ".join(f"`{tool.tool_name}`" for tool in sandbox.get_tools())
+    assert tools == names or (not names and tools.startswith("none"))

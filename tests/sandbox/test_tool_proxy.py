@@ -338,6 +338,12 @@ async def test_a_proxy_that_nobody_reaches_is_a_failed_run_that_says_so(monkeypa
     assert "tools cannot be reached at 127.0.0.1" in result.error.message
 
 
+@pytest.mark.parametrize("address", ["localhost", "http://localhost:80", 8000, (), ("localhost",), object()])
+def test_what_is_no_address_of_the_proxy_is_refused_when_the_shell_is_made(address: Any) -> None:
+    with pytest.raises(actbox.InvalidValue, match="tool_address is a ToolAddress"):
+        box_with(address)
+
+
 async def test_traits_say_which_way_calls_go() -> None:
     assert LocalShell(python=sys.executable).traits.tools_by == "files"
     assert box_with(("127.0.0.1", 0)).traits.tools_by == "http"

@@ -43,7 +43,7 @@ from .runs import SHORT_SECONDS, Collector, Run, ending_of, events_of, failed_re
 from .slots import slots
 from .storage import Output, Storage
 from .traits import Traits
-from .verdict import verdict
+from .verdict import STATE_LOST, verdict
 from .whole import whole
 
 # How long an interrupted program may take to end, and a closed session to end by itself, before it is killed.
@@ -55,7 +55,6 @@ _STEP_SECONDS = 30.0
 # Reasons to end a program that leave its guest trustworthy.
 _INTERRUPTING = frozenset({ErrorKind.TIMEOUT, ErrorKind.OUTPUT_LIMIT, ErrorKind.BUDGET, ErrorKind.CANCELLED})
 _KEPT = "the variables of the session are still there"
-_LOST = "the state of the session is lost; open a new one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +164,7 @@ class LocalSession(WorkspaceFiles, Session):
             try:
                 self._check_open()
                 if guest.why_ended:
-                    yield self._failed(f"the session has ended: {guest.why_ended}", _LOST)
+                    yield self._failed(f"the session has ended: {guest.why_ended}", STATE_LOST)
                     return
                 try:
                     await guest.process.see_inputs_anew()
@@ -474,7 +473,7 @@ class _SessionRun(Run):
         kept = self._ending is None
         error = result.error
         if error is not None and (self._interrupted or not kept):
-            error = _with_hint(error, _KEPT if kept else _LOST)
+            error = _with_hint(error, _KEPT if kept else STATE_LOST)
             error = replace(error, line=error.line or self._interrupted_at)
         return replace(result, error=error, state_kept=kept)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from typing import Final
 
 from actbox.core.counted import counted
 from actbox.core.errors import ErrorInfo, ErrorKind
@@ -15,6 +16,9 @@ from .ending import Ending, Stop
 
 EXIT_TIMEOUT = 124
 EXIT_SANDBOX_FAILED = 125
+OPEN_ANOTHER: Final = "; open a new one"
+"""How the hint ends of a run that lost its session: what whoever has that can do."""
+STATE_LOST: Final = f"the state of the session is lost{OPEN_ANOTHER}"
 
 
 def verdict(stop: Stop | None, ending: Ending, done: Done | None, limits: Limits) -> tuple[int, ErrorInfo | None]:

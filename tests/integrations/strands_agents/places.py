@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from strands import Agent
+from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 
 from actbox.integrations.strands import StrandsSandbox
 from tests.conftest import engine_check
@@ -19,6 +20,12 @@ def sandbox_on(engine: str, **options: Any) -> StrandsSandbox:
     if not found.works:
         pytest.skip(f"the {engine} engine does not work here: {found.reason}. {found.advice}")
     return StrandsSandbox(engine, **options)
+
+
+class Foreign(NotASandboxLocalEnvironment):
+    """A sandbox that is none of ours and that somebody has given: of Strands' own class for this machine it cannot be
+    told.
+    """
 
 
 def agent_of(*turns: Any, tools: Any = (), sandbox: Any = None) -> Agent:

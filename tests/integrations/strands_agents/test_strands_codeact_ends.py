@@ -126,6 +126,7 @@ async def test_after_a_crash_programs_go_on_in_a_new_session(linux: StrandsSandb
     first, second = observations(agent)
     assert first.startswith("[error")
     assert "the state of the session is lost" in first
+    assert "open a new one" not in first
     assert second.startswith("[stdout]\nalive\n\n[warnings]\nthe session of the programs before has ended")
 
 

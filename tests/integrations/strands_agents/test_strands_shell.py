@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
 from strands import Agent
-from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.session.file_session_manager import FileSessionManager
 
 from actbox.integrations.strands import (
@@ -20,7 +19,7 @@ from actbox.integrations.strands import (
     python,
     shell,
 )
-from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, shells, statuses
+from tests.integrations.strands_agents.places import Foreign, agent_of, answers, sandbox_on, shells, statuses
 from tests.integrations.strands_agents.scripted import ScriptedModel
 
 
@@ -227,7 +226,7 @@ async def test_a_timeout_has_what_was_printed_and_the_shell_goes_on_as_before() 
 
 async def test_the_shell_keeps_its_state_in_a_sandbox_that_is_none_of_ours(tmp_path: Any) -> None:
     first, second, third = await commands(
-        NotASandboxLocalEnvironment(),
+        Foreign(),
         f"cd {tmp_path}; export A='it''s'; echo hi; false",
         'pwd; echo "$A"; exit 3',
         "cd /nowhere/at/all || pwd",

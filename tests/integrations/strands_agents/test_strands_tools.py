@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("strands", reason="the extra actbox[strands] is not installed")
 
 import pytest_asyncio
-from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 
 from actbox import Limits, Policy
 from actbox.integrations.strands import (
@@ -29,7 +28,7 @@ from actbox.integrations.strands import (
     shell,
 )
 from tests.integrations.strands_agents.conftest import ENGINES
-from tests.integrations.strands_agents.places import agent_of, answers, sandbox_on, statuses
+from tests.integrations.strands_agents.places import Foreign, agent_of, answers, sandbox_on, statuses
 
 ALL = (shell, python, python_session, file_read, file_write, file_editor)
 
@@ -180,7 +179,7 @@ async def test_python_runs_in_a_sandbox_that_is_none_of_ours() -> None:
         ("python", {"code": "print('on', flush=True)\nimport time\ntime.sleep(60)", "timeout": 0.5}),
         ("python_session", {"code": "1"}),
         tools=[python, python_session],
-        sandbox=NotASandboxLocalEnvironment(),
+        sandbox=Foreign(),
     )
     await agent.invoke_async("go")
     said = answers(agent)
@@ -265,6 +264,8 @@ async def test_a_session_that_a_program_has_ended_is_told_and_the_next_call_begi
             ("python_session", {"code": "'kept' in globals()"}),
         )
         assert said[1].endswith("The variables are lost; the next call begins anew.")
+        assert "the state of the session is lost" in said[1]
+        assert "open a new one" not in said[1]
         assert said[2] == "[value]\nFalse"
 
 
@@ -353,7 +354,7 @@ async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(san
 
 
 async def test_the_editor_tells_nothing_of_the_host_in_a_sandbox_that_is_none_of_ours() -> None:
-    (said,) = await asked(NotASandboxLocalEnvironment(), ("file_editor", {"command": "view", "path": "nope.txt"}))
+    (said,) = await asked(Foreign(), ("file_editor", {"command": "view", "path": "nope.txt"}))
     assert "is no absolute path, which this sandbox needs" in said
     assert os.getcwd() not in said
 

@@ -47,6 +47,7 @@ from .executor import (
     with_reason,
     with_state,
 )
+from .per_agent import note_where_programs_run
 from .place import KEPT, Place
 
 RUNS: Final = "The program runs."
@@ -202,6 +203,7 @@ class Acting:
             return
         if self._goes_along(act.place):
             self._place = act.place
+            note_where_programs_run(event.agent, act.place.sandbox)
         blocks = act.hand_over(RUNS) if result is not None and result.stop_reason == "end_turn" else None
         if blocks is not None:
             blocks += _blocks_of(event.resume)

@@ -19,7 +19,7 @@ from actbox.sync import background_loop
 from actbox.tools import ApprovalDecision, ApprovalRequest, Approver, Tool, Toolset
 
 T = TypeVar("T")
-_NOT_THERE: Final = 126
+NOT_THERE: Final = 126
 """The exit code of a program whose folder is missing."""
 
 
@@ -110,7 +110,7 @@ class BackgroundSession:
 
         async with contextlib.aclosing(stream_in_background(begin)) as events:
             async for event in events:
-                if isinstance(event, Completed) and event.result.exit_code != _NOT_THERE:
+                if isinstance(event, Completed) and event.result.exit_code != NOT_THERE:
                     self._cwd = ""
                 yield event
 

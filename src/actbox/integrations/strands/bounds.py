@@ -1,7 +1,8 @@
-"""What may be said of the programs that call an agent's tools, wherever they come from."""
+"""What may be said of tools, and of the programs that call an agent's tools, wherever they come from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -26,6 +27,12 @@ def check_bounds(
     if not isinstance(allowed_tools, Collection) or not all(isinstance(name, str) for name in allowed_tools):
         raise InvalidValue(f"allowed_tools is a list of names, not {allowed_tools!r}")
     return frozenset(allowed_tools)
+
+
+def check_tool_name(name: Any) -> None:
+    """Raise `InvalidValue` for what providers take for no name of a tool."""
+    if not isinstance(name, str) or not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name):
+        raise InvalidValue(f"the name of a tool is 1 to 64 letters of ASCII, digits, '_' and '-', not {name!r}")
 
 
 def _is_seconds(value: Any) -> bool:

@@ -18,7 +18,7 @@ from actbox.core.result import ExecutionResult
 from actbox.tools import Toolset
 
 from .attending import Attendant, Broken, Paused, Run, Told, in_a_program
-from .bounds import check_bounds
+from .bounds import check_bounds, check_tool_name
 from .executor import Answered, Interrupted, can_be_interrupted, interrupt_event, raise_after, result_event, run_tool
 from .nested import NotForPrograms, in_place_of_python, nested_tools, unregistered_tools
 from .observation import blocks_of
@@ -55,6 +55,7 @@ class ProgrammaticToolCaller(NotForPrograms, AgentTool):
         description: str = DESCRIPTION,
     ) -> None:
         super().__init__()
+        check_tool_name(name)
         self._allowed_tools = check_bounds(
             timeout=timeout,
             paused_timeout=paused_timeout,

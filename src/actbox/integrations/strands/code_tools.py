@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any
 
 from strands import Agent
+from strands.tools.decorator import DecoratedFunctionTool
 from strands.types.tools import AgentTool, ToolResult, ToolSpec, ToolUse
 
-from actbox.core.errors import ToolError
+from actbox.core.errors import InvalidValue, ToolError
 from actbox.tools import Tool, Toolset
 
 from .executor import result_event
@@ -56,6 +58,46 @@ class CodeTool(AgentTool):
         yield result_event(result)
 
 
+def toolset_of(code_tools: Toolset | Iterable[Tool | Callable[..., Any]] | None) -> Toolset:
+    """Return the tools of a sandbox: those of ours, host functions, and functions with Strands' `@tool`.
+
+    Raises `InvalidValue` for what cannot be one: also for what needs the agent that calls it, and for other tools of
+    Strands'.
+    """
+    if (
+        callable(code_tools)
+        or isinstance(code_tools, (Toolset, str, bytes, Mapping))
+        or not isinstance(code_tools, Iterable)
+    ):
+        return Toolset.of(code_tools)
+    return Toolset.of([_tool_of(given) for given in code_tools])
+
+
+def _tool_of(given: Any) -> Tool | Callable[..., Any]:
+    if not isinstance(given, AgentTool):
+        function: Tool | Callable[..., Any] = given
+        return function
+    spec = given.tool_spec
+    if not isinstance(given, DecoratedFunctionTool):
+        raise InvalidValue(
+            f"{given.tool_name!r} cannot be a code tool: those are functions, also with @tool, and no"
+            f" {type(given).__name__}. Give it to Agent(tools=[…]): programs may call it there"
+        )
+    function = given.__wrapped__  # type: ignore[attr-defined]
+    told = spec["inputSchema"]["json"]["properties"]
+    injected = [name for name, it in inspect.signature(function).parameters.items() if name not in told and _is_one(it)]
+    if injected:
+        raise InvalidValue(
+            f"{given.tool_name!r} cannot be a code tool: {injected[0]!r} is what Strands gives it of the agent that"
+            " calls it, and code tools belong to the sandbox. Give it to Agent(tools=[…]): programs may call it there"
+        )
+    return Tool.from_function(function, name=given.tool_name, description=spec["description"])
+
+
+def _is_one(parameter: inspect.Parameter) -> bool:
+    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
 def code_tools_of(agent: Agent) -> Toolset:
     """Return the tools that belong to the agent's sandbox: its attribute `code_tools`, if it has one."""
-    return Toolset.of(getattr(agent.sandbox, "code_tools", None))
+    return toolset_of(getattr(agent.sandbox, "code_tools", None))

@@ -138,6 +138,10 @@ class DockerSandbox(StrandsSandbox):
         **options: Any,
     ) -> None:
         """Raise `InvalidValue` for what makes no sense, such as a volume whose folder is missing."""
+        if not isinstance(volumes, (Mapping, type(None))):
+            raise InvalidValue(
+                f"volumes maps what is on the host to where it is mounted, such as {{'/srv': '/data'}}, not {volumes!r}"
+            )
         policy = Policy(
             limits=limits or Limits(),
             mounts=tuple(_mount_of(host, place) for host, place in (volumes or {}).items()),

@@ -13,6 +13,7 @@ from strands.types.tools import ToolResultContent
 from actbox.content.render import MAX_CHARS, render
 from actbox.core.call_log import CallLog
 from actbox.core.result import ExecutionResult
+from actbox.sandbox.verdict import OPEN_ANOTHER
 
 MOST_IMAGES: Final = 20
 """Pictures of one result; a warning says how many there were besides."""
@@ -52,6 +53,8 @@ def blocks_of(
     if len(shown) > MOST_IMAGES:
         warnings = [*warnings, f"{len(shown) - MOST_IMAGES} more pictures are not shown"]
     result = replace(result, warnings=(*result.warnings, *warnings))
+    if result.error is not None:  # its hint may be for whoever has the session, which no model has
+        result = replace(result, error=replace(result.error, hint=result.error.hint.removesuffix(OPEN_ANOTHER)))
     text = render(result, program=program, calls=calls, max_chars=max_chars)
     return [{"text": text}, *_blocks(shown[:MOST_IMAGES])]
 

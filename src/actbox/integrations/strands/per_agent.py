@@ -8,14 +8,59 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from strands.sandbox import Sandbox
+from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.types.tools import ToolContext
+
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+
+from .bounds import check_tool_name
 
 T = TypeVar("T")
 
+_for_programs: weakref.WeakKeyDictionary[Any, Sandbox] = weakref.WeakKeyDictionary()
+"""Where programs of agents in CodeAct run."""
+
 
 def sandbox_of(bound: Sandbox | None, context: ToolContext) -> Sandbox:
-    """Return the sandbox of a call: the one that the tool was made with, else that of the agent that makes it."""
-    return context.agent.sandbox if bound is None else bound
+    """Return the sandbox of a call: the one that the tool was made with, else that of the agent that makes it.
+
+    An agent that was given none has the one that its programs run in. Raises `SandboxUnavailable` where there is no
+    such: this machine, which Strands takes then, is no sandbox.
+    """
+    if bound is not None:
+        return bound
+    agent: Any = context.agent
+    if was_given_a_sandbox(agent):
+        given: Sandbox = agent.sandbox
+        return given
+    found = _for_programs.get(agent)
+    if found is None:
+        raise SandboxUnavailable(
+            "the agent was given no sandbox, and nothing runs on its own machine unasked: make it with"
+            " Agent(sandbox=StrandsSandbox()) of actbox.integrations.strands, or with LocalEnvironment() where this"
+            " machine is meant"
+        )
+    return found
+
+
+def check_tool(sandbox: Any, name: Any, *, kind: type[Sandbox] = Sandbox) -> None:
+    """Raise `InvalidValue` for what a tool cannot be made with."""
+    if sandbox is not None and not isinstance(sandbox, kind):
+        raise InvalidValue(f"sandbox is one for Strands agents, such as StrandsSandbox('linux'), not {sandbox!r}")
+    check_tool_name(name)
+
+
+def was_given_a_sandbox(agent: Any) -> bool:
+    """Return whether an agent has another sandbox than what Strands takes where none was given: this machine.
+
+    An object of just that class that was given cannot be told from it.
+    """
+    return type(agent.sandbox) is not NotASandboxLocalEnvironment
+
+
+def note_where_programs_run(agent: Any, sandbox: Sandbox) -> None:
+    """Note where the programs of an agent in CodeAct run."""
+    _for_programs[agent] = sandbox
 
 
 class PerAgent(Generic[T]):

@@ -8,17 +8,18 @@ from typing import Final
 
 from strands import Agent
 from strands.plugins import Plugin
-from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 
 import actbox
 from actbox.codeact.agent import MAX_TURNS
-from actbox.core.errors import InvalidValue
+from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.sandbox.registry import TABLE, no_such_engine
 
 from .act import ActSettings
 from .acting import Acting
 from .bounds import check_bounds
 from .languages import language_of
 from .paused import PAUSED_SECONDS
+from .per_agent import note_where_programs_run, was_given_a_sandbox
 from .place import Place
 from .sandbox import StrandsSandbox
 
@@ -64,7 +65,8 @@ class CodeActPlugin(Plugin):
         """`sandbox` is where programs run: a sandbox, or the name of an engine, of which each agent has one of its own.
 
         Without it, it is the agent's, `Agent(sandbox=StrandsSandbox(…))`, and `"auto"` where the agent was given none.
-        The sandbox's `code_tools` can be called by programs. `language` is one of `traits.languages`.
+        The tools of this package that were made without a sandbox run there too, where the agent was given none. The
+        sandbox's `code_tools` can be called by programs. `language` is one of `traits.languages`.
 
         `timeout` is in seconds for each program and may only lower the policy's wall limit. `allowed_tools` are the
         names of the tools that programs may call, all of the agent's and the sandbox's unless told; a program that has
@@ -72,20 +74,23 @@ class CodeActPlugin(Plugin):
         from one invocation of an agent to the next. A program that a person has to decide about waits for
         `paused_timeout` seconds at most. `guidance` is put before the instructions.
 
-        Raises `InvalidValue` for what makes no sense; an agent that is made with it raises `Unsupported` for a language
+        Raises `InvalidValue` for what makes no sense, and `SandboxUnavailable` for the name of an engine that isolates
+        nothing, of which a sandbox must be given; an agent that is made with it raises `Unsupported` for a language
         that the sandbox does not run, and what opening the sandbox raises. Its invocations raise what only the
         developer can mend: `SandboxUnavailable` where the sandbox cannot start, `SandboxStopped` where it was stopped,
         `InvalidValue` where a tool requires approval and nobody is there to be asked.
         """
-        if max_turns < 1:
-            raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")
+        if not isinstance(max_turns, int) or isinstance(max_turns, bool) or max_turns < 1:
+            raise InvalidValue(f"max_turns must be a whole number, at least 1, not {max_turns!r}")
+        if not isinstance(guidance, str):
+            raise InvalidValue(f"guidance must be text, not {guidance!r}")
         allowed = check_bounds(
             timeout=timeout,
             paused_timeout=paused_timeout,
             max_tool_calls=max_tool_calls,
             allowed_tools=allowed_tools,
         )
-        self._given = StrandsSandbox(sandbox) if isinstance(sandbox, actbox.Sandbox) else sandbox
+        self._given = _checked(sandbox)
         self._settings = ActSettings(
             language=language,
             max_turns=max_turns,
@@ -103,6 +108,7 @@ class CodeActPlugin(Plugin):
         sandbox, is_own = self._sandbox_of(agent)
         language = language_of(self._settings.language, sandbox.traits)
         Acting(replace(self._settings, language=language), Place(sandbox, is_own=is_own)).attach(agent)
+        note_where_programs_run(agent, sandbox)
 
     def _sandbox_of(self, agent: Agent) -> tuple[StrandsSandbox, bool]:
         """Return the sandbox, and whether it is the agent's alone, to be stopped with it."""
@@ -110,13 +116,32 @@ class CodeActPlugin(Plugin):
             return self._given, False
         if isinstance(self._given, str):
             return StrandsSandbox(self._given), True
-        if self._given is not None:
-            raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {self._given!r}")
         if isinstance(agent.sandbox, StrandsSandbox):
             return agent.sandbox, False
-        if isinstance(agent.sandbox, NotASandboxLocalEnvironment):
+        if not was_given_a_sandbox(agent):
             return StrandsSandbox("auto"), True
         raise InvalidValue(
             f"programs run in a sandbox of actbox, and the agent's is a {type(agent.sandbox).__name__}: give"
             " CodeActPlugin(sandbox=…), or Agent(sandbox=StrandsSandbox(…))"
         )
+
+
+def _checked(sandbox: object) -> StrandsSandbox | str | None:
+    """Return where programs are to run.
+
+    Raises `InvalidValue` for what is no such place, and `SandboxUnavailable` for an engine that isolates nothing.
+    """
+    if sandbox is None or isinstance(sandbox, StrandsSandbox):
+        return sandbox
+    if isinstance(sandbox, actbox.Sandbox):
+        return StrandsSandbox(sandbox)
+    if not isinstance(sandbox, str):
+        raise InvalidValue(f"sandbox is a sandbox of ours or the name of an engine, not {sandbox!r}")
+    if sandbox not in (names := ("auto", *actbox.ENGINES)):
+        raise no_such_engine(sandbox, names)
+    if sandbox != "auto" and not TABLE[sandbox].isolates:
+        raise SandboxUnavailable(
+            f"the {sandbox} engine isolates nothing: programs may do what their account may. Give the plugin a sandbox,"
+            f" CodeActPlugin(StrandsSandbox({sandbox!r}, allow_unisolated=True)), if that is meant"
+        )
+    return sandbox

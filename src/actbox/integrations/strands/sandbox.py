@@ -12,12 +12,13 @@ from strands.sandbox import ExecutionResult, StreamChunk
 from strands.types.tools import AgentTool
 
 import actbox
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, Unsupported
 from actbox.sandbox.contract import closing
 from actbox.sandbox.slots import Slots
 from actbox.tools import Tool, Toolset
 
-from .background import BackgroundSession
+from .background import NOT_THERE, BackgroundSession
+from .code_tools import toolset_of
 from .files import FilesOfWorkspace
 from .languages import language_of, shell_of
 from .lifetime import stop_at_exit, stopped
@@ -39,11 +40,13 @@ class StrandsSandbox(FilesOfWorkspace):
     calls share the files below the working folder, and nothing else.
 
     `working_dir` is the folder in which commands and code start and from which relative paths lead: `/workspace` unless
-    told. The file methods reach what lies below `/workspace`, `/input` and `/output`, where they follow no link, and in
-    what `policy` mounts, where programs in the sandbox read and write for them, and read regular files of at most
-    `Limits.file_mib`.
+    told. Below that it is made; elsewhere it must be there when the sandbox starts, as in an image or a mount, and what
+    is written there may be gone with the command that wrote it. The file methods reach what lies below `/workspace`,
+    `/input` and `/output`, where they follow no link, and in what `policy` mounts, where programs in the sandbox read
+    and write for them, and read regular files of at most `Limits.file_mib`.
 
     `code_tools` are host functions that belong to the sandbox: code that runs in it calls them, and no model sees them.
+    A function may have Strands' `@tool`, unless it takes the `ToolContext` of the agent that calls it.
 
     `timeout` is in seconds and may only lower the policy's wall limit (60 unless told, `Limits.wall_seconds`). Output
     beyond the policy's limit ends a run, which its standard error says.
@@ -58,7 +61,10 @@ class StrandsSandbox(FilesOfWorkspace):
         working_dir: str | None = None,
         **options: Any,
     ) -> None:
-        """Raise what `actbox.open_sandbox` raises, and `InvalidValue` for code tools that cannot be tools."""
+        """Raise what `actbox.open_sandbox` raises, and `InvalidValue` for code tools that cannot be tools, and for a
+        `working_dir` in which nothing lasts; `Unsupported` for one that the engine cannot give.
+        """
+        _check_folder("working_dir", working_dir)
         if isinstance(sandbox, actbox.Sandbox):
             if policy is not None or options:
                 raise InvalidValue("a sandbox that is there already has its own policy and options")
@@ -69,7 +75,14 @@ class StrandsSandbox(FilesOfWorkspace):
                 self.mounts, self.most_bytes = policy.mounts, policy.limits.file_mib * 2**20
         else:
             raise InvalidValue(f"sandbox is the name of an engine or a sandbox of ours, not {sandbox!r}")
-        self.code_tools: Toolset = Toolset.of(code_tools)
+        self.code_tools: Toolset = toolset_of(code_tools)
+        if working_dir and not (self.traits.commands or self.traits.cwd):
+            raise Unsupported(f"programs of the {self.traits.engine} engine start in /workspace: leave out working_dir")
+        if self.traits.isolated and PurePosixPath(working_dir or "").is_relative_to("/tmp"):
+            raise InvalidValue(
+                f"working_dir={working_dir!r}: what a command writes in /tmp may be gone for the next one; name a"
+                " folder below /workspace, such as 'project'"
+            )
         self._given_working_dir = working_dir
         self._sessions: set[BackgroundSession] = set()
         self._is_started = False
@@ -80,7 +93,10 @@ class StrandsSandbox(FilesOfWorkspace):
     # Its life
 
     async def start(self) -> None:
-        """Make the sandbox ready. A second call does nothing. Raises `SandboxUnavailable`."""
+        """Make the sandbox ready. A second call does nothing.
+
+        Raises `SandboxUnavailable`, and `InvalidValue` where `working_dir` is missing and cannot be made.
+        """
         async with self._starting.one():
             await self._start()
 
@@ -130,10 +146,31 @@ class StrandsSandbox(FilesOfWorkspace):
         if self._is_started:
             return
         await self.box.start()
-        if self._given_working_dir and self.is_inside(self.working_dir):
-            await self.box.make_dir(self.working_dir)
+        try:
+            await self._start_in_working_dir()
+        except BaseException:
+            await self.box.stop()
+            raise
         self._is_started, self._was_stopped = True, False
         stop_at_exit(self)
+
+    async def _start_in_working_dir(self) -> None:
+        """Have the folder be there. Raises `InvalidValue` where it is missing and cannot be made."""
+        if not self._given_working_dir:
+            return
+        if self.is_inside(self.working_dir):
+            await self.box.make_dir(self.working_dir)
+            return
+        if self.traits.commands:
+            result = await self.box.execute(["/bin/sh", "-c", ":"], cwd=self.working_dir)
+        else:
+            result = await self.box.run(actbox.Program("", self.traits.languages[0], cwd=self.working_dir))
+        if result.exit_code == NOT_THERE:
+            why = result.stderr.strip() or (result.error.message if result.error else "it is missing")
+            raise InvalidValue(
+                f"working_dir={self._given_working_dir!r} must be a folder that is in the sandbox (in its image, or in"
+                f" a mount), or lie below {self.box.root}, where it is made: {why}"
+            )
 
     # Commands and code
 
@@ -221,6 +258,7 @@ class StrandsSandbox(FilesOfWorkspace):
         """Run a shell command and yield its events, as `actbox.Sandbox.execute_stream` does."""
         if not isinstance(command, str):
             raise InvalidValue(f"a command is text, not {type(command).__name__}")
+        _check_folder("cwd", cwd)
         arguments = [shell, "-c", command]
         data = command.encode("utf-8", "surrogateescape")
         if len(data) > _MOST_ARGUMENT_BYTES:
@@ -248,6 +286,7 @@ class StrandsSandbox(FilesOfWorkspace):
 
         `tools` are those of the program, in place of `code_tools`.
         """
+        _check_folder("cwd", cwd)
         name = language_of(language, self.traits)
         toolset = self.code_tools if tools is None else tools
         box = await self.ready()
@@ -297,6 +336,11 @@ class StrandsSandbox(FilesOfWorkspace):
         if "python" in self.traits.languages:
             tools.append(make_python(sandbox=self, name="python_repl"))
         return tools
+
+
+def _check_folder(name: str, folder: Any) -> None:
+    if folder is not None and (not isinstance(folder, str) or "\0" in folder):
+        raise InvalidValue(f"{name} is the path of a folder in the sandbox, as text, not {folder!r}")
 
 
 async def _as_strands(

@@ -17,7 +17,7 @@ from actbox.core.counted import counted
 from actbox.core.errors import InvalidValue
 
 from .files import FilesOfWorkspace
-from .per_agent import sandbox_of
+from .per_agent import check_tool, sandbox_of
 from .tool_calls import LASTING
 
 READ_DESCRIPTION: Final = (
@@ -45,6 +45,7 @@ def make_file_read(
 
     What it returns has at most `max_chars` characters. A file that is no UTF-8 is an error that says its size.
     """
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def read(path: str, tool_context: ToolContext, first_line: int = 1, last_line: int | None = None) -> str:
@@ -78,6 +79,7 @@ def make_file_write(
     *, sandbox: Sandbox | None = None, name: str = "file_write", description: str = WRITE_DESCRIPTION
 ) -> DecoratedFunctionTool[..., Any]:
     """Return a tool that writes text files of `sandbox`, or of that of the agent that calls it."""
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def write(path: str, content: str, tool_context: ToolContext) -> str:
@@ -106,7 +108,7 @@ def make_file_editor(
 
     What it returns has at most `max_chars` characters, and none that cannot be sent.
     """
-    editor = make_strands_file_editor(sandbox=sandbox)
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def edit(
@@ -131,9 +133,11 @@ def make_file_editor(
             new_str: What comes in its place, or is to be inserted.
             insert_line: After how many lines to insert, for `insert`.
         """
+        active = sandbox_of(sandbox, tool_context)
+        editor = make_strands_file_editor(sandbox=active)  # one without would take this machine for a sandbox
         shown = await editor(
             command=command,
-            path=_whole_path(path, sandbox_of(sandbox, tool_context)),
+            path=_whole_path(path, active),
             tool_context=tool_context,
             file_text=file_text,
             view_range=view_range,

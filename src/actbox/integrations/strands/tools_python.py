@@ -23,7 +23,7 @@ from actbox.sync import background_loop
 from .background import BackgroundSession
 from .languages import language_of
 from .observation import blocks_of
-from .per_agent import PerAgent, sandbox_of
+from .per_agent import PerAgent, check_tool, sandbox_of
 from .sandbox import StrandsSandbox
 from .tool_calls import DEFAULT_SECONDS, OutputPiece, check_timeout, heeding
 
@@ -49,6 +49,7 @@ def make_python(
     Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and in the result with the value, the error and
     pictures; its text has at most `max_chars` characters. A program that fails is a result with status `error`.
     """
+    check_tool(sandbox, name)
 
     @tool(name=name, description=description, context="tool_context")
     async def run_python(
@@ -87,6 +88,7 @@ def make_python_session(
     one agent run one after the other. The results are those of `python`. Where a run ends its session, as when it uses
     up the memory, the result says so, and the next call begins another.
     """
+    check_tool(sandbox, name, kind=StrandsSandbox)
     sessions: PerAgent[_Kept] = PerAgent(_Kept)
 
     @tool(name=name, description=description, context="tool_context")

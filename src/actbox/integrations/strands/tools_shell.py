@@ -15,7 +15,7 @@ from strands.types.tools import ToolContext
 
 from actbox.content.render import MAX_CHARS, cut
 
-from .per_agent import PerAgent, sandbox_of
+from .per_agent import PerAgent, check_tool, sandbox_of
 from .shell_state import ShellState
 from .tool_calls import DEFAULT_SECONDS, LASTING, OutputPiece, check_timeout, heeding
 
@@ -41,6 +41,7 @@ def make_shell(
     the other. Output comes as stream events (`{"stream": "stdout", "text": "…"}`), and whole in the result, of each
     kind at most `max_chars` characters.
     """
+    check_tool(sandbox, name)
     shells = PerAgent(lambda _: ShellState())
 
     @tool(name=name, description=description, context="tool_context")

@@ -76,14 +76,26 @@ def _is_any(host: str) -> bool:
         return False
 
 
+def _address_of(address: Any) -> ToolAddress:
+    match address:
+        case None:
+            return ToolAddress()
+        case ToolAddress():
+            return address
+        case (host, port, *_):  # of IPv6 a socket says four
+            return ToolAddress(host=host, port=port)
+    raise InvalidValue(f"tool_address is a ToolAddress(…) or a pair such as ('127.0.0.1', 8000), not {address!r}")
+
+
 class ToolProxy:
     """Serves the runs of one sandbox, in a thread with an event loop of its own: runs may be in any others.
 
     It listens from the first run with tools on, until `close`.
     """
 
-    def __init__(self, address: ToolAddress | None = None) -> None:
-        self.address = ToolAddress() if address is None else address
+    def __init__(self, address: ToolAddress | tuple[str, int] | None = None) -> None:
+        """Raise `InvalidValue` for what is no address."""
+        self.address = _address_of(address)
         self.callers = Callers()
         self._owner = Owner()
         self._starting = threading.Lock()

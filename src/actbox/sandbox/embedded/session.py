@@ -19,7 +19,7 @@ from actbox.sandbox.files import WorkspaceFiles
 from actbox.sandbox.languages import cannot_fork
 from actbox.sandbox.storage import Storage
 from actbox.sandbox.traits import Traits
-from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED
+from actbox.sandbox.verdict import EXIT_SANDBOX_FAILED, STATE_LOST
 
 from .evaluation import Evaluation, Outcome, State
 from .running import EmbeddedRun
@@ -174,7 +174,7 @@ class EmbeddedSession(WorkspaceFiles, Session):
             error = ErrorInfo(
                 kind=ErrorKind.SANDBOX,
                 message="the session has ended",
-                hint="the state of the session is lost; open a new one",
+                hint=STATE_LOST,
             )
             return ExecutionResult(exit_code=EXIT_SANDBOX_FAILED, error=error, state_kept=False)
         self._run = await self._begin(

@@ -92,8 +92,6 @@ class ShellSandbox(ShellFiles, Sandbox):
                 raise Unsupported(f"the {self.traits.engine} engine cannot keep Policy.{name}; the linux engine can")
         self.tool_proxy: ToolProxy | None = None
         if tool_address is not None:
-            if isinstance(tool_address, tuple):
-                tool_address = ToolAddress(host=tool_address[0], port=tool_address[1])
             self.tool_proxy = ToolProxy(tool_address)
             self.traits = replace(self.traits, tools_by="http")
         self.errand = errand_of(python)

@@ -20,14 +20,13 @@ from actbox.sandbox.runs import Run, events_of, failed_result
 from actbox.sandbox.shell import ShellError
 from actbox.sandbox.shell.guest import ShellGuest
 from actbox.sandbox.slots import slots
+from actbox.sandbox.verdict import STATE_LOST
 
 from .kernel import Kernel, shown_in, start_anew
 from .service import SessionEnded
 
 if TYPE_CHECKING:
     from .engine import AgentCoreSandbox
-
-_LOST = "the state of the session is lost; open a new one"
 
 
 class AgentCoreSession(Session):
@@ -149,7 +148,7 @@ class AgentCoreSession(Session):
 
     def _failed(self, message: str) -> ExecutionResult:
         kept = not self._kernel.ended and self._has_begun
-        return replace(failed_result(self._box.traits.engine, message, "" if kept else _LOST), state_kept=kept)
+        return replace(failed_result(self._box.traits.engine, message, "" if kept else STATE_LOST), state_kept=kept)
 
     def _check_open(self) -> None:
         if self._box.service.ended:
@@ -201,6 +200,6 @@ class _KernelRun(Run):
         result = super()._result(artifacts, warnings)
         kept = not self._kernel.ended
         if result.error is not None and not kept:
-            hint = f"{result.error.hint}; {_LOST}" if result.error.hint else _LOST
+            hint = f"{result.error.hint}; {STATE_LOST}" if result.error.hint else STATE_LOST
             result = replace(result, error=replace(result.error, hint=hint))
         return replace(result, state_kept=kept)
