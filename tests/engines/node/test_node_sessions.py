@@ -46,6 +46,26 @@ async def test_what_was_bound_before_a_failure_stays(box: Sandbox) -> None:
         assert (await session.run("a")).value == 5
 
 
+@pytest.mark.parametrize("language", ["javascript", "typescript"])
+async def test_a_promise_that_is_the_last_value_and_is_rejected_is_the_programs_error(
+    box: Sandbox, language: str
+) -> None:
+    async with box.session() as session:
+        await session.run("let a = 5")
+        program = Program("async function main() {\n  throw new RangeError('too far')\n}\nmain()", language)
+        failed = await session.run(program, timeout=60)
+        assert failed.error is not None and failed.state_kept is True
+        assert (failed.error.kind, failed.error.type, failed.error.line) == (ErrorKind.RUNTIME, "RangeError", 2)
+        assert (await session.run("a")).value == 5
+
+
+async def test_a_promise_that_is_thrown_counts_as_what_it_is_rejected_with(box: Sandbox) -> None:
+    async with box.session() as session:
+        failed = await session.run("\nthrow Promise.reject(new RangeError('too far'))", timeout=60)
+        assert failed.error is not None
+        assert (failed.error.kind, failed.error.type, failed.error.line) == (ErrorKind.RUNTIME, "RangeError", 2)
+
+
 async def test_an_exit_ends_the_run_only(box: Sandbox) -> None:
     async with box.session() as session:
         await session.run("let a = 5")

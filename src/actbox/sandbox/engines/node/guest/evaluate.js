@@ -45,8 +45,11 @@ class Evaluator {
     }
     const expression = `${withoutModuleSyntax(source, IMPORTER)}\n//# sourceURL=${program.name}`;
     const { result, exceptionDetails } = await this.#evaluate(expression);
-    if (exceptionDetails === undefined) return { value: await this.#valueOf(result) };
-    const thrown = await this.#valueOf(exceptionDetails.exception);
+    if (exceptionDetails === undefined) {
+      const asError = (reason) => ({ error: describe(reason, program) });
+      return this.#valueOf(result).then((value) => ({ value }), asError);
+    }
+    const thrown = await this.#valueOf(exceptionDetails.exception).catch((reason) => reason);
     const { scriptId, lineNumber, columnNumber } = exceptionDetails;
     const neverRan = scriptId !== undefined && thrown instanceof SyntaxError && !isRaisedIn(thrown, program);
     if (!neverRan) return { error: describe(thrown, program) };
@@ -79,7 +82,7 @@ class Evaluator {
     });
   }
 
-  // Return the value itself that the inspector tells of.
+  // Return the value itself that the inspector tells of. What a promise is rejected with is thrown.
   async #valueOf({ type, value, unserializableValue, objectId }) {
     if (objectId === undefined) {
       if (unserializableValue === undefined) return value;
