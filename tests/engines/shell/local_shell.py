@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
+from subprocess import CompletedProcess
 
 from actbox import ProcessShell, ShellSandbox, shell_traits
 from actbox.core.events import Completed, Event, Output
@@ -51,6 +54,36 @@ class PlainShell(ShellSandbox):
         assert process.returncode is not None
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         yield Completed(ExecutionResult(stdout=said, stderr=complained, exit_code=code, sandbox="plain"))
+
+
+class CallShell(ShellSandbox):
+    """Over a call that nobody can end before it returns, as many services have it."""
+
+    traits = shell_traits("call", isolation="none", partial_output=False)
+
+    def __init__(self) -> None:
+        super().__init__(python=sys.executable)
+        self.calls: list[asyncio.Future[CompletedProcess[bytes]]] = []
+
+    def call(self, arguments: Sequence[str], stdin: bytes) -> CompletedProcess[bytes]:
+        return subprocess.run(arguments, input=stdin, capture_output=True)
+
+    async def execute_stream(
+        self,
+        command: Command,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Event]:
+        arguments = ["sh", "-c", command] if isinstance(command, str) else command
+        calling = asyncio.get_running_loop().run_in_executor(None, self.call, arguments, stdin)
+        self.calls.append(calling)
+        done = await asyncio.shield(calling)
+        yield Output("stdout", done.stdout.decode())
+        yield Output("stderr", done.stderr.decode())
+        yield Completed(ExecutionResult(exit_code=done.returncode, sandbox="call"))
 
 
 async def _end(process: Process) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from actbox.core.events import Event, Output
 from actbox.sandbox.contract import Command
 from actbox.sandbox.shell.answers import ShellError
 from actbox.sandbox.shell.errands import reply_to
-from tests.engines.shell.local_shell import LocalShell, PlainShell
+from tests.engines.shell.local_shell import CallShell, LocalShell, PlainShell
 
 
 @pytest_asyncio.fixture
@@ -211,6 +213,52 @@ async def test_a_program_ends_with_the_command_that_asked_for_it(box: LocalShell
     assert Path(f"/proc/{process}").exists()
     await stream.aclose()
     assert not Path(f"/proc/{process}").exists()
+
+
+async def test_a_shell_that_cannot_end_a_command_keeps_no_program_running() -> None:
+    program = (
+        "import os, subprocess\n"
+        "child = subprocess.Popen(['setsid', 'sleep', '600']).pid\n"
+        "open('output/processes', 'w').write(f'{os.getpid()} {child}')\n"
+        "while True: pass"
+    )
+    async with CallShell() as box:
+        result = await box.run(program, timeout=3)
+        assert result.error is not None and result.error.kind is ErrorKind.TIMEOUT
+        assert result.warnings == ()
+        for process in result.artifact("processes").data.split():
+            assert not Path(f"/proc/{int(process)}").exists()
+        await asyncio.gather(*box.calls)
+        assert await box.list_files("output") != []
+        assert os.listdir(f"{box.root}/../runs") == []
+
+
+class _Late(CallShell):
+    """Begins to run a program when the host has given it up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked, self.is_over = threading.Event(), threading.Event()
+
+    def call(self, arguments: Sequence[str], stdin: bytes) -> CompletedProcess[bytes]:
+        if b'"do": "run"' in stdin:
+            self.is_asked.set()
+            self.is_over.wait()
+        return super().call(arguments, stdin)
+
+
+async def test_a_program_that_was_given_up_before_it_began_never_begins() -> None:
+    async with _Late() as box:
+        running = asyncio.create_task(box.run("open('output/made', 'w')"))
+        await asyncio.to_thread(box.is_asked.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        box.is_over.set()
+        done = await asyncio.gather(*box.calls)
+        assert [call.returncode for call in done] == [0] * len(done)
+        assert await box.list_files("output") == []
+        assert (await box.run("1 + 1")).value == 2
 
 
 async def test_what_a_program_prints_is_never_taken_for_an_answer(box: LocalShell) -> None:

@@ -60,7 +60,8 @@ class ShellSandbox(ShellFiles, Sandbox):
     The sandbox's own commands, its errands, come as `Errand` (a sequence): always the same few arguments, with what is
     to be done on standard input. Their output is ASCII, and may be more than `Limits.output_bytes` says, of which
     there are no more than about six million characters in one command for files. Closing the stream of an errand is
-    to end its process, which then ends everything that it has started.
+    to end its process, which then ends everything that it has started; where a shell cannot, another errand ends the
+    program.
 
     A shell that gives output only when its command is over says so: `shell_traits(…, partial_output=False)`.
 

@@ -8,10 +8,10 @@ import os
 import select
 import socket
 
-from .aftermath import finish, hold
+from .aftermath import finish, hold, is_called_off
 from .answers import Answers
 from .outputs import note
-from .warden import end_all, inherit_orphans, watch
+from .warden import Asker, end_all, inherit_orphans, watch
 
 TYPE_CHECKING = False  # importing typing costs each child memory
 if TYPE_CHECKING:
@@ -30,14 +30,18 @@ _FULL_MS = 10
 def run(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
     """Run what the frame on standard input says; what comes after that is the program's own standard input."""
     folder = request["run"]
-    os.makedirs(os.path.join(folder, "tmp"), 0o700, exist_ok=True)
-    with hold(folder):
+    for made in (folder, os.path.join(folder, "tmp")):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(made, 0o700)
+    with hold(folder) as held:
+        if is_called_off(held):
+            return
         if request["alone"]:
             for name in ("input", "output"):
                 os.makedirs(os.path.join(request["workspace"], name), exist_ok=True)
         note(request["workspace"], os.path.join(folder, "marks"))
         frame = stdin.read(request["frame_bytes"])
-        started = _Started(folder, frame, stdin)
+        started = _Started(folder, frame, stdin, held)
         answers.say("s")
         _follow(started, Mail(request["mail"], started.channel), answers)
         finish(request, answers)
@@ -46,13 +50,14 @@ def run(request: Dict[str, Any], stdin: IO[bytes], answers: Answers) -> None:
 class _Started:
     """A program that has been started, and what it can be heard by."""
 
-    def __init__(self, folder: str, frame: bytes, stdin: IO[bytes]) -> None:
+    def __init__(self, folder: str, frame: bytes, stdin: IO[bytes], held: IO[bytes]) -> None:
         ours, theirs = socket.socketpair()
         self.stdout, stdout = os.pipe()
         self.stderr, stderr = os.pipe()
         self.report, report = os.pipe()
         # The end that is written to is this process's alone, so that its end closes it.
         errand, self._alive = os.pipe()
+        asked_by = Asker(os.getpid(), errand, lambda: is_called_off(held))
         inherit_orphans()
         with open(os.path.join(folder, "stdin"), "w+b") as file:
             os.unlink(file.name)
@@ -62,7 +67,7 @@ class _Started:
             if self.warden == 0:
                 for descriptor in (self.stdout, self.stderr, self.report, self._alive, ours.fileno()):
                     os.close(descriptor)
-                watch(errand, report, lambda: _become_program(theirs, file.fileno(), stdout, stderr))
+                watch(asked_by, report, lambda: _become_program(theirs, file.fileno(), stdout, stderr))
         for descriptor in (stdout, stderr, report, errand):
             os.close(descriptor)
         theirs.close()

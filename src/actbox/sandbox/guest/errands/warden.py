@@ -3,7 +3,8 @@
     errand ── warden ── program ── whatever it starts
 
 The warden holds a pipe that closes when the errand ends, for whatever reason: by the end of its work, killed by the
-shell, or because the connection broke. Then, or when the program has ended, the warden kills what is left.
+shell, or because the connection broke. Then, or when the program has ended, the warden kills what is left. Where the
+run is called off while the errand goes on, as behind a shell that cannot end a command, it kills the errand too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # How long what was killed may take to be gone; a process in the kernel's hands can take any time.
 _MOST_SECONDS = 10.0
+# How often it is looked whether the run was called off.
+_LOOK_MS = 50
 
 
 def inherit_orphans() -> None:
@@ -35,11 +38,25 @@ def inherit_orphans() -> None:
     set_dumpable(False)
 
 
-def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn:
-    """Run a program in a process of its own, report its end as JSON, and end all that is left of it.
+class Asker:
+    """The errand that asked for a program: its process, and a descriptor that becomes readable when that is gone.
 
-    `errand` becomes readable when whoever asked for it is gone.
+    `has_called_off` says whether the program is to end although that process goes on.
     """
+
+    def __init__(self, process: int, gone: int, has_called_off: Callable[[], bool]) -> None:
+        self.gone = gone
+        self.has_called_off = has_called_off
+        self._process = process
+
+    def end(self) -> None:
+        """Kill the process, unless it has ended: this one would have another parent then."""
+        if os.getppid() == self._process:
+            os.kill(self._process, signal.SIGKILL)
+
+
+def watch(errand: Asker, report: int, program: Callable[[], NoReturn]) -> NoReturn:
+    """Run a program in a process of its own, report its end as JSON, and end all that is left of it."""
     inherit_orphans()
     woken, waker = os.pipe()
     for end in (woken, waker):
@@ -54,10 +71,12 @@ def watch(errand: int, report: int, program: Callable[[], NoReturn]) -> NoReturn
         os.setsid()
         program()
     poll = select.poll()
-    poll.register(errand, select.POLLIN)
+    poll.register(errand.gone, select.POLLIN)
     poll.register(woken, select.POLLIN)
     how, _ = _reap(first)
-    while how is None and errand not in [ready for ready, _ in poll.poll()]:
+    while how is None and errand.gone not in [ready for ready, _ in poll.poll(_LOOK_MS)]:
+        if errand.has_called_off():
+            errand.end()
         with contextlib.suppress(BlockingIOError):
             os.read(woken, 4096)
         how, _ = _reap(first)
