@@ -13,6 +13,8 @@ import pytest
 
 import actbox
 from actbox import InvalidValue, Policy, SandboxStopped, SandboxUnavailable, Unsupported
+from actbox.sandbox.engines.agentcore.options import AgentCoreOptions
+from actbox.sandbox.engines.agentcore.service import make_client
 from actbox.sandbox.languages import FULL_CPYTHON
 from tests.engines.agentcore.code_service import CodeService
 
@@ -87,6 +89,33 @@ def test_what_cannot_be_kept_is_refused() -> None:
 async def test_without_a_region_it_says_how_to_name_one(service: CodeService) -> None:
     with pytest.raises(SandboxUnavailable, match="region="):
         await actbox.open_sandbox("agentcore").start()
+
+
+async def test_the_region_may_be_in_the_variable_that_the_message_names(
+    service: CodeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    async with actbox.open_sandbox("agentcore") as box:
+        assert (await box.run("6 * 7")).value == 42
+    assert "region" not in actbox.check("agentcore").advice
+
+
+async def test_the_region_of_the_configuration_comes_first(
+    service: CodeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = make_client(AgentCoreOptions())
+    assert client.data_plane_client.meta.region_name == "us-east-1"
+    client.data_plane_client.close()
+    client.control_plane_client.close()
+
+
+async def test_without_credentials_it_says_what_to_do(service: CodeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with pytest.raises(SandboxUnavailable, match="there are no AWS credentials: `aws configure`, or the variables"):
+        await actbox.open_sandbox("agentcore", region="eu-west-1").start()
 
 
 def test_it_is_never_what_auto_takes() -> None:

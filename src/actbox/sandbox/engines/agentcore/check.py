@@ -7,7 +7,7 @@ from typing import Final
 
 from actbox.sandbox.traits import EngineCheck
 
-from .service import EXTRA
+from .service import EXTRA, HOW_TO_LOG_IN, region_of
 from .traits import TRAITS
 
 _NEEDED: Final = ("boto3", "bedrock_agentcore")
@@ -34,13 +34,13 @@ def _why_not() -> tuple[str, str]:
         for name in _ASKING:
             credentials.remove(name)
         found = credentials.load_credentials()
-        region = session.get_config_variable("region")
+        region = region_of(session.get_config_variable("region"))
     except BotoCoreError as error:
         return f"the AWS configuration cannot be read: {error}", "see `aws configure`"
     if found is None:
         return (
             "no AWS credentials are configured here; those of a machine of AWS's own are not looked for",
-            "`aws configure`, or the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            HOW_TO_LOG_IN,
         )
     where = "" if region else ", region='eu-west-1'"
     return (

@@ -22,12 +22,12 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+")
 class AgentCoreOptions:
     """Where programs are to run. Raises `InvalidValue` for what the service would not take.
 
-    `region` is that of the AWS configuration unless told. `identifier` names a code interpreter: the one that AWS has
-    for everybody, or one of your account's own. `session_name` is what the service shows the session as, and unique
-    unless told. The service ends a session `session_seconds` after it began, whatever runs in it. `client` is a
-    `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter` that has no session; without one it is made, with
-    the credentials that the AWS configuration has. `python` is an interpreter there, 3.9 or newer; `node` one of
-    JavaScript and TypeScript.
+    `region` is that of the AWS configuration unless told, else that of AWS_REGION. `identifier` names a code
+    interpreter: the one that AWS has for everybody, or one of your account's own. `session_name` is what the service
+    shows the session as, and unique unless told. The service ends a session `session_seconds` after it began, whatever
+    runs in it. `client` is a `bedrock_agentcore.tools.code_interpreter_client.CodeInterpreter` that has no session;
+    without one it is made, with the credentials that the AWS configuration has. `python` is an interpreter there, 3.9
+    or newer; `node` one of JavaScript and TypeScript.
     """
 
     region: str | None = None

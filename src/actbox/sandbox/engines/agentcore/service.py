@@ -7,6 +7,7 @@ stream read, in a thread; whoever is cancelled meanwhile leaves the thread to re
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import threading
 import time
@@ -22,6 +23,7 @@ from .answer import Answer, StreamException, answer_of
 from .options import MOST_SECONDS, AgentCoreOptions
 
 EXTRA: Final = "pip install 'actbox[agentcore]'"
+HOW_TO_LOG_IN: Final = "`aws configure`, or the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _THROTTLED: Final = frozenset({"ThrottlingException", "TooManyRequestsException", "Throttling"})
 _GONE: Final = "ResourceNotFoundException"
 # Pauses in seconds between tries of what was throttled, on top of those that the AWS client itself makes; each a little
@@ -87,8 +89,8 @@ def make_client(options: AgentCoreOptions) -> Client:
 
     try:
         session = boto3.Session()
-        region = options.region or session.region_name
-        if region is None:
+        region = options.region or region_of(session.region_name)
+        if not region:
             raise SandboxUnavailable(
                 "the agentcore engine needs a region of AWS: open_sandbox('agentcore', region='eu-west-1'), or set"
                 " AWS_REGION"
@@ -97,6 +99,11 @@ def make_client(options: AgentCoreOptions) -> Client:
     except BotoCoreError as error:
         raise SandboxUnavailable(f"the AWS client cannot be made: {error}") from error
     return made
+
+
+def region_of(configured: str | None) -> str:
+    """Return the region that boto3's configuration has, else that of AWS_REGION, which boto3 does not read."""
+    return configured or os.environ.get("AWS_REGION", "")
 
 
 class Service:
@@ -193,7 +200,7 @@ class Service:
 
     def _patiently(self, what: str, do: Any) -> Any:
         """Do it, again where it was throttled; turn what the client raises into errors of ours."""
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
 
         for pause in (*_PAUSES, None):
             try:
@@ -204,6 +211,8 @@ class Service:
                 about = error.response.get("Error", {})
                 code, said = str(about.get("Code", "")), str(about.get("Message", error))
                 code = code[:1].upper() + code[1:]  # in a stream it is the name of a member
+            except NoCredentialsError as error:
+                raise ServiceError(f"{what}: there are no AWS credentials: {HOW_TO_LOG_IN}") from error
             except (BotoCoreError, HTTPClientError, OSError) as error:
                 raise ServiceError(f"{what}: the service cannot be reached: {error}") from error
             if code not in _THROTTLED:
