@@ -35,6 +35,7 @@ def test_programs_are_described_in_their_language(language: str, name: str, answ
     text = block_instructions(TOOLS, TRAITS, language=language)
     assert text.startswith(f"You solve tasks by writing {name} programs")
     assert f"fenced ```{language} block" in text
+    assert "Blocks of other languages, such as ```text, are not run" in text
     assert answers in text
     assert declares in text
     assert ("ImportError" in text) == (language == "python")

@@ -52,8 +52,8 @@ _LANGUAGES: Final = {
 _OPENING = (
     "You solve tasks by writing {name} programs, which run in a sandbox. To run one, answer with it in a fenced"
     " ```{language} block; several such blocks in one answer are one program. You then read what it printed, the value"
-    " of its last expression, its error and its files. Blocks of other languages are not run, and there is no tool that"
-    " you could call without a program."
+    " of its last expression, its error and its files. Blocks of other languages, such as ```text, are not run, and"
+    " there is no tool that you could call without a program."
 )
 _KEPT = (
     "All programs share one interpreter: variables, functions and imports stay for the next program. If one fails, read"
