@@ -45,6 +45,12 @@ def test_python_that_awaits_is_told_to_await_the_answer_too() -> None:
     assert "in a program, `await final_answer(value)` in one that uses `await`, or" in block_instructions(TOOLS, TRAITS)
 
 
+def test_rtfs_is_told_of_no_await_which_it_does_not_have() -> None:
+    text = block_instructions(TOOLS, TRAITS, language="rtfs")
+    assert "def add(first: int, second: int) -> int:" in text
+    assert "await" not in text
+
+
 def test_a_declaration_cannot_end_its_fence() -> None:
     text = block_instructions(TOOLS, TRAITS)
     assert text.count("````") == 3  # one of them is the rule on longer fences

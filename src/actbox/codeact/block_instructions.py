@@ -34,6 +34,10 @@ def _in_python(toolset: Toolset) -> str:
     return fenced(stubs(toolset).rstrip(), "python")
 
 
+def _in_plain_python(toolset: Toolset) -> str:
+    return fenced(stubs(toolset, awaitable=False).rstrip(), "python")
+
+
 def _in_typescript(toolset: Toolset) -> str:
     return fenced(typescript_declarations(toolset).rstrip(), "typescript")
 
@@ -46,7 +50,7 @@ _LANGUAGES: Final = {
     ),
     "javascript": _Language("JavaScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
     "typescript": _Language("TypeScript", HOW_TOOLS_ARE_CALLED_IN_JAVASCRIPT, _AWAITED, _in_typescript),
-    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_python),
+    "rtfs": _Language("RTFS", _BY_KEYWORD, f"(call :{FINAL_ANSWER} {{:value value}})", _in_plain_python),
 }
 
 _OPENING = (
