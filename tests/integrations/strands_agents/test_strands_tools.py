@@ -303,6 +303,31 @@ async def test_a_file_is_read_from_one_line_to_another_and_bounded() -> None:
         assert "counted from 1" in said[5]
 
 
+async def test_a_line_that_a_file_does_not_have_is_an_error_that_says_how_many_there_are() -> None:
+    async with sandbox_on("linux") as sandbox:
+        await sandbox.write_text("ended", "a\nb\nc\n")
+        await sandbox.write_text("open", "a\nb\nc")
+        await sandbox.write_text("empty", "")
+        agent = agent_of(
+            ("file_read", {"path": "ended", "first_line": 9}),
+            ("file_read", {"path": "ended", "first_line": 4}),
+            ("file_read", {"path": "open", "first_line": 4, "last_line": 5}),
+            ("file_read", {"path": "empty", "first_line": 2}),
+            ("file_read", {"path": "ended", "first_line": 3}),
+            ("file_read", {"path": "empty", "last_line": 5}),
+            tools=ALL,
+            sandbox=sandbox,
+        )
+        await agent.invoke_async("go")
+        said = answers(agent)
+        assert statuses(agent) == [*["error"] * 4, "success", "success"]
+        assert "there is no line 9 in ended: it has 3 lines" in said[0]
+        assert "there is no line 4 in ended: it has 3 lines" in said[1]
+        assert "there is no line 4 in open: it has 3 lines" in said[2]
+        assert "there is no line 2 in empty: it has 0 lines" in said[3]
+        assert said[4].startswith("c")
+
+
 async def test_the_editor_takes_relative_paths_and_tells_nothing_of_the_host(sandbox: StrandsSandbox) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("file_editor", {"command": "create", "path": "more/notes.txt", "file_text": "one\n"}),

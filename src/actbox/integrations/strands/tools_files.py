@@ -64,7 +64,11 @@ def make_file_read(
         except UnicodeDecodeError:
             raise InvalidValue(f"{path} is no UTF-8 text: it has {counted(len(data), 'byte')}; use code") from None
         if first_line > 1 or last_line is not None:
-            text = "\n".join(text.split("\n")[first_line - 1 : last_line])
+            lines = text.split("\n")
+            count = len(lines) if lines[-1] else len(lines) - 1
+            if first_line > max(count, 1):
+                raise InvalidValue(f"there is no line {first_line} in {path}: it has {counted(count, 'line')}")
+            text = "\n".join(lines[first_line - 1 : last_line])
         return cut(text, max_chars)
 
     return read
