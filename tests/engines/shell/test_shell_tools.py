@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +216,50 @@ async def test_a_mailbox_of_an_engines_own_takes_the_place_of_ours(monkeypatch: 
     async with Own(python=sys.executable) as box:
         assert (await box.run("add(add(1))", tools=[add])).value == 3
         assert OwnMailbox.asked
+
+
+@pytest.mark.parametrize("by", ["folder", "written"])
+async def test_a_mailbox_needs_to_know_no_more_than_its_docstring_says(by: str) -> None:
+    class Files(Mailbox):
+        def __init__(self, folder: str) -> None:
+            self.folder = Path(folder)
+
+        @property
+        def told(self) -> dict[str, Any]:
+            return {"by": by, "folder": str(self.folder)}
+
+        async def wait(self, number: int) -> bytes | None:
+            place = self.folder / "out" / str(number)
+            while not place.exists():
+                await asyncio.sleep(0.001)
+            assert os.listdir(place.parent) == [str(number)]  # the next one comes when this one was taken
+            piece = place.read_bytes()
+            place.unlink()
+            return piece
+
+        async def put(self, number: int, piece: bytes) -> None:
+            place = self.folder / "in" / str(number)
+            if by == "folder":
+                place.with_name("draft").write_bytes(piece)
+                place.with_name("draft").rename(place)
+                return
+            with place.open("wb", buffering=0) as file:
+                file.write(piece[:1])
+                place.with_name(f"{number}.size").write_text(str(len(piece)))
+                file.write(piece[1:])
+
+    class Own(LocalShell):
+        async def open_mailbox(self, folder: str) -> Mailbox:
+            return Files(folder)
+
+    said = Mailbox.told.__doc__ or ""
+    assert [name for name in ("`out/N`", "`in/N`", "`in/N.size`", "removes it", "renamed") if name not in said] == []
+    async with Own(python=sys.executable) as box:
+        left = "import os\nadd(1) + add(1)\nos.listdir(os.environ['TMPDIR'] + '/../mail/in')"
+        result = await box.run(left, tools=[add])
+        assert (result.value, result.usage.tool_calls) == ([], 2)
+        awaited = "import asyncio\nawait asyncio.gather(*(add(n) for n in range(20)))"
+        assert (await box.run(awaited, tools=[add])).value == list(range(1, 21))
 
 
 @pytest.mark.parametrize("way", ["files", "files that are looked for"])

@@ -36,8 +36,21 @@ class Mailbox(ABC):
     def told(self) -> dict[str, Any]:
         """What the sandbox's end needs to know, as JSON: `post_of` in `guest/mail/posts.py` makes a post of it.
 
-        `by` is `folder` (with `folder`, an absolute path that is not there yet), `written` (the same, where the host
-        can only write files) or `http` (with `url`, `token`, `ca`).
+        `by` is `folder`, `written` or `http`. With `http` come `url`, `token` and `ca` of a `ToolProxy`.
+
+        With the two others comes `folder`, an absolute path that is not there yet. The sandbox's end makes it, with
+        `out` and `in` below; with the run's own folder, if it lies there, it goes when the run is over. N is a piece's
+        number, in decimal digits without zeros before it.
+
+        - `out/N` is a piece of what the program sends, written under another name and renamed, so that it is complete
+          when it is there. Whoever takes it removes it: before that no other is written. Programs can reach the
+          folder, so a link, a folder or a file of more than `piece_bytes` may lie there: it is no piece, and a
+          `ProtocolError`. Where `brings_calls` is false nothing lies in `out`.
+        - `in/N` is a piece of the answers. By `folder` it has to be complete when it is there: it is written in the
+          same folder under a name that is no number, and renamed. The sandbox's end removes it.
+        - By `written` a piece may grow, for a host that can only write files. It is complete when `in/N.size` says, in
+          decimal digits, how many bytes it has, and it has so many; so that is written after it. The sandbox's end
+          removes both.
         """
 
     @property
