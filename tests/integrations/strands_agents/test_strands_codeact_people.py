@@ -99,6 +99,21 @@ async def test_a_hook_may_ask_about_a_call(linux: StrandsSandbox) -> None:
     assert PAID == []
 
 
+async def test_a_call_that_only_waited_is_told_as_not_made_where_the_agent_is_cancelled(linux: StrandsSandbox) -> None:
+    def asks(event: BeforeToolCallEvent) -> None:
+        event.interrupt("may it")
+
+    agent = acting(linux, block("print('begun')\nnote('x')"), tools=[note])
+    agent.add_hook(asks, BeforeToolCallEvent)
+    asked = await agent.invoke_async("go")
+    agent.cancel()
+    assert (await agent.invoke_async(answers(asked))).stop_reason == "cancelled"
+    (told_it,) = observations(agent)
+    assert told_it.startswith("[stdout]\nbegun")
+    assert 'note({"text": "x"}) → failed: the program ended before the tool was called' in told_it
+    assert PAID == []
+
+
 async def test_variables_stay_while_somebody_is_asked_about_something_else(linux: StrandsSandbox) -> None:
     def asks(event: BeforeToolsEvent) -> None:
         event.interrupt("may it")

@@ -62,9 +62,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result."""
+    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result.
+
+    `may_have_begun` is whether the tool may have been called by then.
+    """
 
     interrupts: tuple[Interrupt, ...]
+    may_have_begun: bool = True
 
 
 class _Call:
@@ -74,6 +78,7 @@ class _Call:
         self.id = call_id
         self.tool = tool
         self.returned: Any = ""
+        self.may_have_begun = False
 
 
 _under_way: ContextVar[_Call | None] = ContextVar("actbox_strands_call", default=None)
@@ -120,7 +125,7 @@ async def run_tool(
         elif not isinstance(event, ToolResultEvent):
             tell(event.as_dict())
     if interrupts:
-        return Interrupted(tuple(interrupts))
+        return Interrupted(tuple(interrupts), call.may_have_begun)
     if not results:
         return Answered(_failed(tool_use, "the tool gave no result"))
     returned = call.returned
@@ -245,6 +250,7 @@ def _observe(context: ExecuteToolContext) -> ExecuteToolContext:
     if call is None or call.id != context.tool_use["toolUseId"]:
         return context
     call.returned = ""
+    call.may_have_begun = True  # unless middleware after this asks people
     if not isinstance(context.tool, DecoratedFunctionTool):
         return context
     observed: DecoratedFunctionTool[Any, Any] = copy.copy(context.tool)
