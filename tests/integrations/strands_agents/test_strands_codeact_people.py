@@ -48,6 +48,7 @@ async def test_the_program_goes_on_where_it_waited(sandbox: StrandsSandbox) -> N
     asked = await agent.invoke_async("go")
     assert asked.stop_reason == "interrupt"
     assert [item.reason for item in asked.interrupts or ()] == ["A-17"]
+    assert asked.state["codeact"] == {"stopped": "interrupt", "answer": None, "turns": 1, "programs": 1}
     assert roles(agent) == ["user", "assistant"]
     result = await agent.invoke_async(answers(asked))
     assert PAID == ["noted first", "A-17"]

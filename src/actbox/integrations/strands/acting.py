@@ -33,6 +33,7 @@ from .executor import (
     append_messages,
     around_passes,
     force_stop_event,
+    interrupt_stop,
     is_answered,
     note,
     noted,
@@ -91,6 +92,9 @@ class Acting:
             state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
             async for data in act.run(agent, state):
                 yield told({KEY: data})
+            if act.asked:
+                yield _with_state(interrupt_stop(agent, act.asked, state), act)
+                return
             error = act.raised or act.unopened
             if error is not None:
                 stop_waiting(agent)
