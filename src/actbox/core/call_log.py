@@ -82,6 +82,13 @@ class CallLog:
         """How many calls there were beyond the records, by tool."""
         return MappingProxyType(self._further)
 
+    def copy(self) -> CallLog:
+        """Return a log of its own that has taken in the same by now."""
+        log = CallLog()
+        log._records = self._records.copy()
+        log._further = self._further.copy()
+        return log
+
     def _start(self, event: ToolStarted) -> None:
         name = _shortened(event.tool, MOST_NAME_CHARS)
         if len(self._records) < MOST_CALLS:

@@ -13,6 +13,7 @@ pytest.importorskip("strands", reason="the extra actbox[strands] is not installe
 
 from strands import ToolContext, tool
 
+from actbox.core.errors import SandboxStopped
 from actbox.integrations.strands import AgentCoreSandbox, file_read, python, python_session, shell
 from tests.engines.agentcore.aws_settings import aws_configured, service_found
 from tests.engines.agentcore.code_service import CodeService
@@ -211,7 +212,7 @@ async def test_an_agent_has_the_session_when_nobody_else_has_it_any_more(
     assert "share one interpreter" in seen(agent)[-1]["system"]
 
 
-async def test_the_end_of_the_services_session_is_told_and_what_to_do_about_it(service: CodeService) -> None:
+async def test_the_end_of_the_services_session_is_told_and_the_next_program_raises_it(service: CodeService) -> None:
     sandbox = AgentCoreSandbox("eu-west-1")
 
     @tool
@@ -219,12 +220,10 @@ async def test_the_end_of_the_services_session_is_told_and_what_to_do_about_it(s
         """Have the service end the session."""
         service.expire(service.running[-1].id)
 
-    agent = acting(
-        sandbox, block("v = 1\nexpire()\nimport time\ntime.sleep(600)"), block("v"), "I give up.", tools=[expire]
-    )
-    await agent.invoke_async("go")
-    told, again = observations(agent)
-    assert "error SANDBOX" in told and "error CANCELLED" in again
-    for said in (told, again):
-        assert "the service's session is over" in said and "session_seconds" in said
+    agent = acting(sandbox, block("v = 1\nexpire()\nimport time\ntime.sleep(600)"), block("v"), tools=[expire])
+    with pytest.raises(SandboxStopped, match=r"the service's session is over.*session_seconds"):
+        await agent.invoke_async("go")
+    (told,) = observations(agent)
+    assert "error SANDBOX" in told
+    assert "the service's session is over" in told and "session_seconds" in told
     await sandbox.stop()

@@ -484,6 +484,42 @@ def test_a_hook_that_calls_the_call_off_ends_the_program_that_waits(
     wait_for_the_end(pause.run)
 
 
+@pytest.mark.parametrize("asks", ["hook", "middleware", "tool", "hook after tool"])
+@pytest.mark.parametrize("ends", ["called off", "expired"])
+def test_a_call_that_only_waited_to_be_approved_is_told_from_one_whose_tool_had_begun(
+    linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any], asks: str, ends: str
+) -> None:
+    name = {"hook": "look", "middleware": "look"}.get(asks, "pay")
+    agent = agent_with(linux, f"{name}('a')", tools=desk.tools)
+    may_ask: list[str] = []
+
+    def hook(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["name"] == name and (asks == "hook" or may_ask):
+            event.interrupt("approval by a hook")
+
+    def gate(context: ExecuteToolContext) -> ExecuteToolContext:
+        if asks == "middleware" and context.tool_use["name"] == name:
+            context.interrupt("approval by middleware")
+        return context
+
+    agent.add_hook(hook, BeforeToolCallEvent)
+    agent.add_middleware(ExecuteToolStage.Input, gate)
+    asked = agent("go")
+    if asks == "hook after tool":
+        may_ask.append("again")
+        asked = agent(answers(asked))
+    assert asked.stop_reason == "interrupt"
+    if ends == "expired":
+        paused_runs._expire(*waiting)
+    else:
+        agent.cancel()
+    agent(answers(asked))
+    told = text_of(agent)
+    assert ("failed: the program ended before the tool was called" in told) is (name == "look")
+    assert ("it may or may not have taken effect" in told) is (name == "pay")
+    assert desk.done == []
+
+
 def test_a_call_that_has_its_result_is_told_nothing_when_another_of_its_turn_is_called_off(
     linux: StrandsSandbox, desk: Desk, waiting: dict[str, Any]
 ) -> None:

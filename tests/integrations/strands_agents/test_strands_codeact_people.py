@@ -48,6 +48,7 @@ async def test_the_program_goes_on_where_it_waited(sandbox: StrandsSandbox) -> N
     asked = await agent.invoke_async("go")
     assert asked.stop_reason == "interrupt"
     assert [item.reason for item in asked.interrupts or ()] == ["A-17"]
+    assert asked.state["codeact"] == {"stopped": "interrupt", "answer": None, "turns": 1, "programs": 1}
     assert roles(agent) == ["user", "assistant"]
     result = await agent.invoke_async(answers(asked))
     assert PAID == ["noted first", "A-17"]
@@ -96,6 +97,21 @@ async def test_a_hook_may_ask_about_a_call(linux: StrandsSandbox) -> None:
     assert [item.reason for item in asked.interrupts or ()] == ["note"]
     await agent.invoke_async(answers(asked, "no"))
     assert "ToolError: somebody said no" in observations(agent)[0]
+    assert PAID == []
+
+
+async def test_a_call_that_only_waited_is_told_as_not_made_where_the_agent_is_cancelled(linux: StrandsSandbox) -> None:
+    def asks(event: BeforeToolCallEvent) -> None:
+        event.interrupt("may it")
+
+    agent = acting(linux, block("print('begun')\nnote('x')"), tools=[note])
+    agent.add_hook(asks, BeforeToolCallEvent)
+    asked = await agent.invoke_async("go")
+    agent.cancel()
+    assert (await agent.invoke_async(answers(asked))).stop_reason == "cancelled"
+    (told_it,) = observations(agent)
+    assert told_it.startswith("[stdout]\nbegun")
+    assert 'note({"text": "x"}) → failed: the program ended before the tool was called' in told_it
     assert PAID == []
 
 

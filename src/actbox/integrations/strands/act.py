@@ -11,6 +11,7 @@ from typing import Any, Final, TypedDict
 from weakref import WeakValueDictionary
 
 from strands import Agent
+from strands.interrupt import Interrupt
 from strands.types.content import ContentBlock, Message
 from strands.types.tools import ToolUse
 
@@ -32,7 +33,7 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .executor import Answered, Interrupted, interruption, note, run_tool
+from .executor import Answered, Interrupted, note, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .own_session import OwnSession
@@ -115,6 +116,8 @@ class Act:
         self._resumed_with: list[Any] = []
         self.has_told = False
         """Whether the pass that goes on now was resumed with what the model is to read."""
+        self.asked: tuple[Interrupt, ...] = ()
+        """What people have to answer before the program can go on."""
         self.raised: Exception | None = None
         """What a hook of a nested call has raised: it ends the invocation."""
         self.unopened: Exception | None = None
@@ -206,8 +209,9 @@ class Act:
     async def run(self, agent: Agent, invocation_state: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Run the program, or go on with it where it waited for people, and yield what is streamed of it.
 
-        Raises `interruption` where people have to be asked, with the program waiting in its sandbox.
+        Where people have to be `asked`, it is left waiting in its sandbox.
         """
+        self.asked = ()
         program = self.program
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
@@ -237,7 +241,7 @@ class Act:
                     run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
                     note(agent, STANDING, self._standing(self._turns - 1))
-                    raise interruption(event.interrupts)
+                    self.asked = event.interrupts
                 elif isinstance(event, Broken):
                     self.raised = event.error
                 elif run.unopened is not None:

@@ -33,6 +33,7 @@ from .executor import (
     append_messages,
     around_passes,
     force_stop_event,
+    interrupt_stop,
     is_answered,
     note,
     noted,
@@ -92,6 +93,9 @@ class Acting:
             state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
             async for data in act.run(agent, state):
                 yield told({KEY: data})
+            if act.asked:
+                yield _with_state(interrupt_stop(agent, act.asked, state), act)
+                return
             error = act.raised or act.unopened
             if error is not None:
                 stop_waiting(agent)
@@ -144,13 +148,15 @@ class Acting:
         return act
 
     def _new(self, before: Standing | None = None) -> Act:
-        number = KEPT if self._settings.keep_session else self._place.new_number()
-        return Act(number, next(self._ordinals), self._settings, self._place, before)
+        return Act(self._number(), next(self._ordinals), self._settings, self._place, before)
+
+    def _number(self) -> int:
+        return KEPT if self._settings.keep_session else self._place.new_number()
 
     def _home_of(self, state: dict[str, Any]) -> tuple[Place, int]:
         """Return where the programs of the invocation run that has this state, and its number."""
         _, act = self._acts.get(id(state), (None, None))
-        return (self._place, KEPT) if act is None else (act.place, act.number)
+        return (self._place, self._number()) if act is None else (act.place, act.number)
 
     def _names(self, agent: Agent) -> set[str]:
         """Return the names by which the model may call what are functions in programs."""
@@ -174,6 +180,7 @@ class Acting:
             place.sandbox.traits,
             language=self._settings.language,
             keeps_state=place.keeps_state(number, self._settings.language),
+            keeps_on=number == KEPT,
             root=root,
             working_dir=working_dir,
             guidance=self._settings.guidance,

@@ -208,6 +208,7 @@ class Attendant:
         _called.set(call)
         tool_use: ToolUse = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
         self._tell("tool_use", tool_use)
+        had_begun, call.may_have_begun = call.may_have_begun, True
         try:
             outcome = await self._run_tool(tool_use, self._tell_in_time)
         except Exception as error:  # of a hook
@@ -221,14 +222,13 @@ class Attendant:
             except ToolError as error:
                 call.fail(error)
         elif self._can_pause:
-            self._wait_for(call, outcome.interrupts)
+            call.interrupted(outcome.interrupts, may_have_begun=had_begun or outcome.may_have_begun)
+            self._wait_for(call)
         else:
             withdraw(self._agent, outcome.interrupts)
             call.fail(ToolError("the tool wants an answer of a person, and nobody can be asked here", tool=call.name))
 
-    def _wait_for(self, call: PendingCall, interrupts: tuple[Interrupt, ...] = ()) -> None:
-        if interrupts:
-            call.interrupted(interrupts)
+    def _wait_for(self, call: PendingCall) -> None:
         self._run.waits_for.append(call)
         if self._begin_until is None:
             self._begin_until = self._loop.time() + GATHER_SECONDS

@@ -62,9 +62,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result."""
+    """A tool call that waits for people: the tool, a hook or middleware has interrupted it. It has no result.
+
+    `may_have_begun` is whether the tool may have been called by then.
+    """
 
     interrupts: tuple[Interrupt, ...]
+    may_have_begun: bool = True
 
 
 class _Call:
@@ -74,6 +78,7 @@ class _Call:
         self.id = call_id
         self.tool = tool
         self.returned: Any = ""
+        self.may_have_begun = False
 
 
 _under_way: ContextVar[_Call | None] = ContextVar("actbox_strands_call", default=None)
@@ -120,7 +125,7 @@ async def run_tool(
         elif not isinstance(event, ToolResultEvent):
             await tell(event.as_dict())
     if interrupts:
-        return Interrupted(tuple(interrupts))
+        return Interrupted(tuple(interrupts), call.may_have_begun)
     if not results:
         return Answered(_failed(tool_use, "the tool gave no result"))
     returned = call.returned
@@ -245,6 +250,7 @@ def _observe(context: ExecuteToolContext) -> ExecuteToolContext:
     if call is None or call.id != context.tool_use["toolUseId"]:
         return context
     call.returned = ""
+    call.may_have_begun = True  # unless middleware after this asks people
     if not isinstance(context.tool, DecoratedFunctionTool):
         return context
     observed: DecoratedFunctionTool[Any, Any] = copy.copy(context.tool)
@@ -301,9 +307,8 @@ Stop = EventLoopStopEvent
 def around_passes(agent: Agent, handler: Callable[[Pass, Callable[[Pass], Events]], Events]) -> None:
     """Have `handler` yield the events of each pass of an agent, the last but for `told` ones from `stop_event`.
 
-    Its second argument makes the pass happen. A handler that does not call it adds nothing to the conversation. What it
-    raises by `interruption`, before the pass happened, asks people; the pass after their answers has no messages, and
-    `is_answered`.
+    Its second argument makes the pass happen. A handler that does not call it adds nothing to the conversation. Where
+    it ends with `interrupt_stop`, people are asked; the pass after their answers has no messages, and `is_answered`.
     """
     agent.add_middleware(AgentStreamStage, handler)
 
@@ -334,9 +339,20 @@ def with_state(stop: Stop, key: str, value: Any) -> Stop:
     return Stop(reason, message, metrics, {**state, key: value}, *rest)
 
 
-def interruption(interrupts: Sequence[Interrupt]) -> InterruptException:
-    """Return what a handler raises for people to be asked. Nested calls have told the agent of all interrupts."""
-    return InterruptException(interrupts[0])
+def interrupt_stop(agent: Agent, interrupts: Sequence[Interrupt], invocation_state: Mapping[str, Any]) -> Stop:
+    """Return the event that ends a pass in which nothing happened yet, and in which people have to be asked.
+
+    Not by raising what interrupts, of which Strands makes such an event without anything more in its state.
+    """
+    waiting = agent._interrupt_state
+    for interrupt in interrupts:
+        known = waiting.interrupts.get(interrupt.id)
+        if known is None or known.response is not None:
+            waiting.interrupts[interrupt.id] = interrupt
+    waiting.activate()
+    unanswered = [interrupt for interrupt in waiting.interrupts.values() if interrupt.response is None]
+    request_state = invocation_state.get("request_state", {})
+    return Stop("interrupt", agent.messages[-1], agent.event_loop_metrics, request_state, unanswered)
 
 
 async def append_messages(agent: Agent, *messages: Message) -> None:

@@ -24,7 +24,7 @@ from strands.interrupt import Interrupt
 from actbox.codeact.outcome import not_run
 from actbox.core.call_log import CallLog
 from actbox.core.errors import ActboxError, ErrorInfo, ErrorKind, InvalidValue, SandboxStopped, ToolError, Unsupported
-from actbox.core.events import Completed, Event, Output, ToolStarted
+from actbox.core.events import Completed, Event, Output, ToolFinished, ToolStarted
 from actbox.core.result import ExecutionResult
 from actbox.sandbox.clock import WallClock, call_clock
 from actbox.sandbox.contract import closing
@@ -49,6 +49,10 @@ class PendingCall:
         self.name = name
         self.arguments = arguments
         self.is_said = False
+        self.number: int | None = None
+        """What the sandbox knows it by."""
+        self.may_have_begun = False
+        """Whether the tool was called, or may have been."""
         self.interrupts: tuple[Interrupt, ...] = ()
         """What a person has to answer before it can go on."""
         self.is_over = False
@@ -75,9 +79,10 @@ class PendingCall:
         """Give the program an error."""
         self._loop.call_soon_threadsafe(self._settle, None, error)
 
-    def interrupted(self, interrupts: tuple[Interrupt, ...]) -> None:
+    def interrupted(self, interrupts: tuple[Interrupt, ...], *, may_have_begun: bool) -> None:
         """Note what has to be answered first; the program's clock stands still until it is."""
         self.interrupts = interrupts
+        self.may_have_begun = may_have_begun
         self._loop.call_soon_threadsafe(self._stand_still)
 
     def resumed(self) -> None:
@@ -134,12 +139,13 @@ class ProgramRun:
         self.token = secrets.token_hex(16)
         self.outer_id = outer_id
         self.digest = digest_of(program)
-        self.calls = CallLog()
         self.waits_for: list[PendingCall] = []
         self.warnings: tuple[str, ...] = ()
         """Sentences for the result."""
         self._most_calls = most_calls
         self._ordinals = itertools.count(1)
+        self._log = CallLog()
+        self._unanswered: dict[str, PendingCall] = {}
         self._unsaid: deque[PendingCall] = deque()
         """Calls that are made, and of which the sandbox has said nothing yet."""
         self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -169,8 +175,15 @@ class ProgramRun:
             )
         call = PendingCall(nested_id(self.outer_id, ordinal, name, arguments), name, arguments)
         self._unsaid.append(call)
+        self._unanswered[call.id] = call
         self._loop.call_later(PRINTED_SECONDS, self._say_calls, call)
-        return await call.answered()
+        try:
+            value = await call.answered()
+        except ToolError:
+            del self._unanswered[call.id]
+            raise
+        del self._unanswered[call.id]
+        return value
 
     # From any thread
 
@@ -178,6 +191,16 @@ class ProgramRun:
     def is_over(self) -> bool:
         """Whether the program has ended."""
         return self._task is not None and self._task.done()
+
+    @property
+    def calls(self) -> CallLog:
+        """The calls by now, as they are told where the program has ended with them."""
+        log = self._log.copy()
+        unfinished = {record.call_id for record in log.records if record.status == "unfinished"}
+        for call in [*self._unanswered.values()]:
+            if call.number in unfinished and not call.may_have_begun:
+                log.feed(ToolFinished(call.number, call.name, error=_NOT_CALLED))
+        return log
 
     def printed(self) -> tuple[str, str]:
         """Return standard output and standard error so far."""
@@ -218,7 +241,7 @@ class ProgramRun:
             stream = events()
             async with closing(stream):
                 async for event in stream:
-                    self.calls.feed(event)
+                    self._log.feed(event)
                     if isinstance(event, ToolStarted):
                         self._started(event)
                     if isinstance(event, Completed):
@@ -257,6 +280,7 @@ class ProgramRun:
         """Say the call that the sandbox tells of by now: after what was printed before it."""
         for call in self._unsaid:
             if alias_of(call.name) == alias_of(event.tool):
+                call.number = event.call_id
                 self._say_calls(call)
                 return
 
@@ -284,6 +308,9 @@ class ProgramRun:
             self._is_told = self._is_told or wake is not None
         if wake is not None:
             wake()
+
+
+_NOT_CALLED: Final = "the program ended before the tool was called"
 
 
 def digest_of(program: str) -> str:
