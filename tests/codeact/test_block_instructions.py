@@ -63,6 +63,13 @@ def test_it_says_whether_state_is_kept() -> None:
     assert "share one interpreter" not in fresh
 
 
+def test_it_says_how_long_state_is_kept() -> None:
+    kept, kept_on = (block_instructions(TOOLS, TRAITS, keeps_state=True, keeps_on=keeps) for keeps in (False, True))
+    assert "until you have answered. Those of earlier requests are gone" in kept
+    assert "also with those of earlier requests" in kept_on
+    assert "are gone" not in kept_on
+
+
 def test_it_promises_nothing_that_the_engine_lacks() -> None:
     bare = replace(TRAITS, files=False, python="subset", packages="none at all")
     text = block_instructions(Toolset(), bare, guidance=" Be brief. ")

@@ -55,9 +55,14 @@ _OPENING = (
     " of its last expression, its error and its files. Blocks of other languages are not run, and there is no tool that"
     " you could call without a program."
 )
+_MEND_REST = "If one fails, read the error and send what is left to do; what it did before stays done."
 _KEPT = (
-    "All programs share one interpreter: variables, functions and imports stay for the next program. If one fails, read"
-    " the error and send what is left to do; what it did before stays done."
+    "All programs for one request share one interpreter: variables, functions and imports stay for the next program,"
+    f" until you have answered. Those of earlier requests are gone; define again what you need of them. {_MEND_REST}"
+)
+_KEPT_ON = (
+    "All programs share one interpreter, also with those of earlier requests: variables, functions and imports stay for"
+    f" the next program. {_MEND_REST}"
 )
 _FRESH = (
     "Each program starts fresh: no variable of an earlier one is left. If one fails, read the error, mend the program,"
@@ -73,13 +78,15 @@ def block_instructions(
     *,
     language: str = "python",
     keeps_state: bool = False,
+    keeps_on: bool = False,
     root: str = "/workspace",
     working_dir: str = "",
     guidance: str = "",
 ) -> str:
     """Return the text for a model whose programs have these tools; `final_answer` among them is explained.
 
-    `keeps_state` is whether programs run in one session. `root` is `Sandbox.root`, or nothing where that is not known
+    `keeps_state` is whether the programs for one request run in one session, and `keeps_on` whether those for further
+    requests run there too. `root` is `Sandbox.root`, or nothing where that is not known
     yet, and `working_dir` the folder in which programs start where that is another. `guidance` is put before the text.
     Raises `Unsupported` for a language that nothing is known of.
     """
@@ -87,7 +94,7 @@ def block_instructions(
         raise Unsupported(f"no model is told here how to write {language!r}; there are: {', '.join(_LANGUAGES)}")
     spoken = _LANGUAGES[language]
     lines = [
-        _KEPT if keeps_state else _FRESH,
+        (_KEPT_ON if keeps_on else _KEPT) if keeps_state else _FRESH,
         _folders(root, working_dir) if traits.files else "",
         f"Network: {traits.network}.",
         _packages(traits) if language == "python" else "",

@@ -52,15 +52,14 @@ class Traits:
     runs of one sandbox are kept from each other too; `sandbox` claims less, and is what is assumed of an engine that
     does not say. `mounts` are the modes in which a `FileMount` can be had; where `overlay` is one of them, a folder
     can be mounted at `/input` itself too. `packages` is a short phrase on what can be imported beside the standard
-    library.
+    library. Where there are sessions they run `session_languages`, which are all `languages` unless told.
 
     What is false is refused: `files` (the file methods, `Program.files`, artifacts) and `commands` (`execute`) with
-    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`, and programs of a session that are
-    in none of `session_languages`, which are all `languages` unless told; a program that uses `await` where there is no
-    `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has several calls
-    under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output` whether what a
-    program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says the line of
-    the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
+    `Unsupported` when they are asked for, likewise `tools`, `sessions` and `fork`; a program that uses `await` where
+    there is no `await_tools` with a failed result that says so. `parallel_tools` is whether `asyncio.gather` has
+    several calls under way at once, and `tools_by` how calls travel, of which a program sees nothing; `partial_output`
+    whether what a program printed before it was ended is kept, and comes as it goes; `tracebacks` whether an error says
+    the line of the program, and shows it. `platforms` are those that the engine is for, as `sys.platform` has them.
     """
 
     engine: str
@@ -84,8 +83,8 @@ class Traits:
     partial_output: bool = True
     tracebacks: bool = True
     sessions: bool = False
-    session_languages: tuple[str, ...] | None = None
     fork: bool = False
+    session_languages: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -121,8 +120,8 @@ class Traits:
             "partial_output": self.partial_output,
             "tracebacks": self.tracebacks,
             "sessions": self.sessions,
-            "session_languages": list(filter(self.has_sessions_of, self.languages)),
             "fork": self.fork,
+            "session_languages": list(filter(self.has_sessions_of, self.languages)),
             "notes": list(self.notes),
         }
 

@@ -49,6 +49,30 @@ async def test_a_program_that_runs_when_the_session_expires_is_told_so(box: Sand
     await expire()
 
 
+@pytest.mark.parametrize("tool", ["writeFiles", "executeCommand", "executeCode"])
+async def test_what_the_end_of_the_services_session_cuts_off_without_a_word_is_told_so(
+    box: Sandbox, service: CodeService, tool: str
+) -> None:
+    async def call() -> None:
+        """Have output be waited for."""
+
+    session = box.session()
+    await session.run("1")
+    released = threading.Event()
+    service.faults.append(Fault(tool, is_error=True, held=released))
+    running = asyncio.create_task(session.run("call()\nimport time\ntime.sleep(600)", tools=[call]))
+    while service.faults:
+        await asyncio.sleep(0)
+    service.expire(service.running[-1].id)
+    released.set()
+    result = await running
+    assert result.error is not None
+    assert (result.error.kind, "session_seconds" in result.error.message) == (ErrorKind.SANDBOX, True)
+    for place in (session, box):
+        with pytest.raises(SandboxStopped, match="session_seconds"):
+            await place.run("1")
+
+
 async def test_a_session_that_is_terminated_is_asked_about(box: Sandbox, service: CodeService) -> None:
     service.faults.append(Fault("writeFiles", code="ConflictException"))
     service.expire(service.running[-1].id)

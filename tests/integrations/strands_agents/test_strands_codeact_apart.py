@@ -108,12 +108,16 @@ async def test_agents_of_a_plugin_with_an_engines_name_share_no_files() -> None:
     assert "mine" not in result.state["codeact"]["answer"]
 
 
-async def test_variables_last_for_one_invocation_unless_the_session_is_kept(linux: StrandsSandbox) -> None:
-    for keep, answer in ((False, None), (True, 7)):
+async def test_variables_last_as_long_as_the_model_is_told(linux: StrandsSandbox) -> None:
+    for keep, answer, told in (
+        (False, None, "Those of earlier requests are gone"),
+        (True, 7, "also with those of earlier requests"),
+    ):
         agent = acting(linux, block("x = 7"), "done", block("final_answer(globals().get('x'))"), keep_session=keep)
         await agent.invoke_async("one")
         result = await agent.invoke_async("two")
         assert result.state["codeact"]["answer"] == answer
+        assert all(told in sent["system"] for sent in seen(agent))
 
 
 def test_a_session_is_kept_over_event_loops(linux: StrandsSandbox) -> None:

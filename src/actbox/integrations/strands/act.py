@@ -23,7 +23,7 @@ from actbox.codeact.outcome import not_run
 from actbox.content.render import MAX_CHARS, cut
 from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ErrorKind, InvalidValue
+from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable
 from actbox.core.events import Event, ToolFinished, ToolStarted
 from actbox.core.program import Program
 from actbox.core.result import ExecutionResult
@@ -32,7 +32,7 @@ from actbox.tools import Toolset
 
 from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
-from .executor import Answered, Interrupted, interruption, run_tool
+from .executor import Answered, Interrupted, interruption, note, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
 from .own_session import OwnSession
@@ -42,7 +42,9 @@ from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
 KEY: Final = "codeact"
-"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt."""
+"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt of a program."""
+STANDING: Final = f"{KEY}.standing"
+"""Of what is noted with any interrupt."""
 
 
 class CodeActState(TypedDict):
@@ -72,23 +74,41 @@ class ActSettings:
     guidance: str
 
 
+class Standing(TypedDict):
+    """Where an invocation stands in which people are asked, as is noted for an agent that is brought back.
+
+    `turns` are those before the one that people are asked in; `in_session` is whether its programs have defined
+    anything that its next ones could find.
+    """
+
+    turns: int
+    programs: int
+    in_session: bool
+
+
 class Act:
     """The turns of one invocation, the agent's `ordinal`th, which it knows by its `number`.
 
-    `place` is where its programs run, in the session of that number.
+    `place` is where its programs run, in the session of that number. `before` is where it stood in the agent that was
+    here before, if it began in that.
     """
 
-    def __init__(self, number: int, ordinal: int, settings: ActSettings, place: Place) -> None:
+    def __init__(
+        self, number: int, ordinal: int, settings: ActSettings, place: Place, before: Standing | None = None
+    ) -> None:
         self.number = number
-        self.place = place
         self._ordinal = ordinal
+        self.place = place
         self._settings = settings
         # Strands has the conversation; of the loop only its steps are wanted.
-        self._loop = Loop("", "", settings.max_turns, language=settings.language, by_call=False)
+        self._turns = 0 if before is None else before["turns"]
+        most_turns = max(1, settings.max_turns - self._turns)
+        self._loop = Loop("", "", most_turns, language=settings.language, by_call=False)
         self._next: Ask | Run | End = self._loop.begin()
-        self._programs = 0
-        self._turns = 0
-        self._is_moved = False
+        self._programs = 0 if before is None else before["programs"]
+        self._is_lost = before is not None and before["in_session"]
+        """Whether programs have defined what is not here."""
+        self._calls_come_again = False
         self._observed: _Observed | None = None
         self._said: list[Any] | None = None
         """What the model is to read of its last answer: what came of a program, or how to write one."""
@@ -97,6 +117,8 @@ class Act:
         """Whether the pass that goes on now was resumed with what the model is to read."""
         self.raised: Exception | None = None
         """What a hook of a nested call has raised: it ends the invocation."""
+        self.unopened: Exception | None = None
+        """What kept the sandbox from running a program at all: the developer's to mend, so it ends the invocation."""
 
     # Where it stands
 
@@ -127,19 +149,26 @@ class Act:
         self._next = self._loop.on_reply(ModelReply(text, (call,)))
         self._said = [{"text": self._refused()}]
 
-    def on_moved(self, text: str, tools: Callable[[], Container[str]]) -> None:
-        """Take the answer whose program people were asked about where the agent was before it was brought here."""
-        self.on_answer(text, tools)
-        self._is_moved = True
-
     def on_calls(self, text: str, calls: Collection[ToolUse]) -> str:
         """Take an answer that calls tools without a program, and return what the model is told."""
-        if self.end is not None:  # people were asked in between, and the calls come again
+        again, self._calls_come_again = self._calls_come_again, False
+        if self.end is not None:
             return _LAST
+        if again:
+            return self._refused()
         self._turns += 1
         reply = ModelReply(text, tuple(ToolCall(call["toolUseId"], call["name"], call["input"]) for call in calls))
         self._next = self._loop.on_reply(reply)
         return self._refused()
+
+    def on_asked(self, message: Message) -> Standing:
+        """Take that people are asked about the model's answer, or where it has no calls before the model is."""
+        self._calls_come_again = any("toolUse" in block for block in message["content"])
+        return self._standing(self._turns - 1 if self._calls_come_again else self._turns)
+
+    def _standing(self, turns: int) -> Standing:
+        is_there = self.place.has_state(self.number, self._settings.language)
+        return {"turns": turns, "programs": self._programs, "in_session": self._is_lost or is_there}
 
     def _refused(self) -> str:
         said = [message for message in self._loop.messages if isinstance(message, ToolResultMessage)]
@@ -183,8 +212,8 @@ class Act:
         assert program is not None
         found = paused_runs.resume(agent, KEY, program)
         if isinstance(found, Gone):
-            kept_state = self.place.keeps_state(self.number, self._settings.language)
-            lost = (_LOST_BEFORE,) if self._is_moved and kept_state else ()
+            lost = (_LOST_BEFORE,) if self._is_lost else ()
+            self._is_lost = False
             self._observed = _Observed(found.result, found.calls, lost)
             return
         if in_a_program.get():
@@ -193,6 +222,7 @@ class Act:
         if isinstance(found, _ActRun) and found.home is not None:
             # The agent that began it may be no more; what its programs have defined is there.
             (self.place, self.number), found.home = found.home, None
+            self._is_lost = False
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
@@ -206,9 +236,12 @@ class Act:
                 elif isinstance(event, Paused):
                     run.home = self.place, self.number
                     paused_runs.pause(agent, KEY, run, seconds=self._settings.paused_timeout)
+                    note(agent, STANDING, self._standing(self._turns - 1))
                     raise interruption(event.interrupts)
                 elif isinstance(event, Broken):
                     self.raised = event.error
+                elif run.unopened is not None:
+                    self.unopened = run.unopened
                 else:
                     self._observed = _Observed(event.result, run.calls, run.warnings, run.final)
 
@@ -233,10 +266,12 @@ class Act:
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
         is_moved = settings.keep_session and not self.place.has_begun(self.number) and _has_programs(agent.messages)
         session, is_lost = await self.place.session_of(self.number, settings.language)
-        is_lost = is_lost or (is_moved and session is not None)
+        is_lost = is_lost or ((self._is_lost or is_moved) and session is not None)
+        self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
-        run.begin(_in_place(sandbox, session, program, run.nested.toolset, settings))
+        events_of = _in_place(sandbox, session, program, run.nested.toolset, settings)
+        run.begin(lambda: run.opening(sandbox, events_of))
         return run
 
 
@@ -250,11 +285,33 @@ class _ActRun(ProgramRun):
         self.final = FinalAnswer()
         self.home: tuple[Place, int] | None = None
         """Where it runs and the number of its invocation, while it waits for people: it keeps them meanwhile."""
+        self.unopened: Exception | None = None
+        """Why it never ran: the sandbox could not be opened, or is not open any more."""
 
     def end(self) -> None:
         """End the program; `Ended` follows."""
         super().end()
         self.home = None
+
+    async def opening(
+        self, sandbox: StrandsSandbox, events_of: Callable[[], AsyncIterator[Event]]
+    ) -> AsyncGenerator[Event]:
+        """Yield events, once the sandbox has started."""
+        try:
+            await sandbox.ready()
+        except Exception as error:
+            self.unopened = error
+            raise
+        has_begun = False
+        try:
+            events = events_of()
+            async with closing(events):
+                async for event in events:
+                    has_begun = True
+                    yield event
+        except (SandboxUnavailable, SandboxStopped) as error:
+            self.unopened = None if has_begun else error
+            raise
 
 
 _runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
@@ -312,13 +369,15 @@ def tools_of_programs(
 ) -> NestedTools:
     """Return what programs can call: the agent's tools, those of their sandbox, and `final_answer`.
 
-    Raises `InvalidValue` where a tool of another has that name.
+    Raises `InvalidValue` where a tool of another has that name, and where one requires approval and nobody is there to
+    be asked.
     """
     if not sandbox.traits.tools:
         return NestedTools(Toolset(), {})
     nested = nested_tools(agent, call, allowed_tools=settings.allowed_tools, code_tools=sandbox.code_tools)
     if taken := nested.toolset.get(FINAL_ANSWER):
         raise InvalidValue(f"a tool of the agent's is called {taken.name!r}, by which programs answer: rename it")
+    Toolset.for_run(nested.toolset)
     return NestedTools(nested.toolset.with_tools(final.tool), nested.unregistered, nested.left_out)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from strands import Agent
 from strands.hooks import AfterInvocationEvent, AfterToolsEvent, BeforeInvocationEvent, BeforeToolsEvent, HookOrder
@@ -24,7 +24,7 @@ from actbox.codeact.final_answer import FinalAnswer
 from actbox.core.errors import InvalidValue
 from actbox.tools.toolset import alias_of
 
-from .act import KEY, Act, ActSettings, answer_text, tools_of_programs
+from .act import KEY, STANDING, Act, ActSettings, Standing, answer_text, tools_of_programs
 from .calls_in_words import in_words
 from .executor import (
     Events,
@@ -34,6 +34,7 @@ from .executor import (
     around_passes,
     force_stop_event,
     is_answered,
+    note,
     noted,
     raised_by_hook,
     stop_event,
@@ -90,10 +91,11 @@ class Acting:
             state.setdefault("request_state", {})  # nested calls have copies of the state, which share it
             async for data in act.run(agent, state):
                 yield told({KEY: data})
-            if act.raised is not None:
+            error = act.raised or act.unopened
+            if error is not None:
                 stop_waiting(agent)
-                yield force_stop_event(act.raised)
-                raise raised_by_hook(act.raised, state)
+                yield force_stop_event(error)
+                raise raised_by_hook(error, state) if error is act.raised else error
             act.observe(_others(context.messages))
             yield _with_state(stop_event(agent, "end_turn", agent.messages[-1], state), act)
             return
@@ -111,7 +113,9 @@ class Acting:
         async for event in happen(context):
             if isinstance(event, Stop):
                 reason, message = event["stop"][:2]
-                if act.end is not None:  # the model has called tools to the last of its turns
+                if reason == "interrupt":
+                    note(agent, STANDING, act.on_asked(message))
+                elif act.end is not None:  # the model has called tools to the last of its turns
                     event = with_reason(event, "limit_turns")
                 elif reason == "end_turn":
                     act.on_answer(_text_of(message), lambda: self._names(agent))
@@ -123,24 +127,31 @@ class Acting:
         _, known = self._acts.get(key, (None, None))
         if known is not None:
             return known
-        act = self._new()
-        if is_answered(context):
-            agent = _agent(context)
-            if self._waiting is not None:
-                act, self._waiting = self._waiting, None
-            elif noted(agent, KEY) is not None:  # a session manager has brought the agent here
-                act.on_moved(_text_of(agent.messages[-1]), lambda: self._names(agent))
+        act = self._awaited(_agent(context)) if is_answered(context) else self._new()
         self._acts[key] = (context.invocation_state, act)
         return act
 
-    def _new(self) -> Act:
-        number = KEPT if self._settings.keep_session else self._place.new_number()
-        return Act(number, next(self._ordinals), self._settings, self._place)
+    def _awaited(self, agent: Agent) -> Act:
+        """Return the invocation whose answers have come."""
+        act, self._waiting = self._waiting, None
+        if act is not None:
+            return act
+        # A session manager has brought the agent here, and where it stood.
+        act = self._new(cast("Standing | None", noted(agent, STANDING)))
+        if noted(agent, KEY) is not None:
+            act.on_answer(_text_of(agent.messages[-1]), lambda: self._names(agent))
+        return act
+
+    def _new(self, before: Standing | None = None) -> Act:
+        return Act(self._number(), next(self._ordinals), self._settings, self._place, before)
+
+    def _number(self) -> int:
+        return KEPT if self._settings.keep_session else self._place.new_number()
 
     def _home_of(self, state: dict[str, Any]) -> tuple[Place, int]:
         """Return where the programs of the invocation run that has this state, and its number."""
         _, act = self._acts.get(id(state), (None, None))
-        return (self._place, KEPT) if act is None else (act.place, act.number)
+        return (self._place, self._number()) if act is None else (act.place, act.number)
 
     def _names(self, agent: Agent) -> set[str]:
         """Return the names by which the model may call what are functions in programs."""
@@ -164,6 +175,7 @@ class Acting:
             place.sandbox.traits,
             language=self._settings.language,
             keeps_state=place.keeps_state(number, self._settings.language),
+            keeps_on=number == KEPT,
             root=root,
             working_dir=working_dir,
             guidance=self._settings.guidance,

@@ -50,6 +50,10 @@ class Place:
         session = self._sessions.get(number)
         return self.sandbox.traits.has_sessions_of(language) and not (session is not None and session.is_refused)
 
+    def has_state(self, number: int, language: str) -> bool:
+        """Whether programs of an invocation have run in a session of theirs."""
+        return number in self._sessions and self.keeps_state(number, language)
+
     def has_begun(self, number: int) -> bool:
         """Whether a program has run in the session of that number."""
         return number in self._sessions

@@ -73,7 +73,9 @@ class CodeActPlugin(Plugin):
         `paused_timeout` seconds at most. `guidance` is put before the instructions.
 
         Raises `InvalidValue` for what makes no sense; an agent that is made with it raises `Unsupported` for a language
-        that the sandbox does not run, and what opening the sandbox raises.
+        that the sandbox does not run, and what opening the sandbox raises. Its invocations raise what only the
+        developer can mend: `SandboxUnavailable` where the sandbox cannot start, `SandboxStopped` where it was stopped,
+        `InvalidValue` where a tool requires approval and nobody is there to be asked.
         """
         if max_turns < 1:
             raise InvalidValue(f"max_turns must be at least 1, not {max_turns}")

@@ -125,6 +125,10 @@ class Service:
         """
         return await run_blocking(self._call, tool, arguments)
 
+    async def goes_on(self) -> bool:
+        """Ask whether the session goes on; where it does not, `ended` says why. Raises `ServiceError`."""
+        return await run_blocking(self._still_there)
+
     # In threads
 
     def _start(self) -> None:

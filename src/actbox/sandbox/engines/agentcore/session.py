@@ -159,6 +159,8 @@ class AgentCoreSession(Session):
         return replace(failed_result(self._box.traits.engine, message, "" if kept else _LOST), state_kept=kept)
 
     def _check_open(self) -> None:
+        if self._box.service.ended:
+            raise SandboxStopped(self._box.service.ended)
         if self._closed or not self._box.is_running:
             raise SandboxStopped("the session was closed; open a new one")
 

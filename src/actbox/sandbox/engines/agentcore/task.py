@@ -106,20 +106,36 @@ class Task:
 
     async def _live(self) -> int:
         try:
-            content = self._content(bytes(self._input))
-            self._input.clear()
-            wrote = await self._service.call("writeFiles", content=[{"path": self._names.input, "blob": content}])
-            _check("writeFiles", wrote)
-            handle = await whole(self._start(), self._stop)
-            try:
-                return await self._follow(handle)
-            except BaseException as error:
-                if not isinstance(error, SessionEnded):
-                    await self._stop(handle)
+            return await self._done()
+        except SessionEnded:
+            raise
+        except ShellError as error:
+            # What a session's end has cut off may fail without a reason, before any call is told of the end.
+            if await self._goes_on():
                 raise
+            raise SessionEnded(self._service.ended or "the sandbox was stopped") from error
         finally:
             self._over.append(self._names.folder)
             self._close()
+
+    async def _done(self) -> int:
+        content = self._content(bytes(self._input))
+        self._input.clear()
+        wrote = await self._service.call("writeFiles", content=[{"path": self._names.input, "blob": content}])
+        _check("writeFiles", wrote)
+        handle = await whole(self._start(), self._stop)
+        try:
+            return await self._follow(handle)
+        except BaseException as error:
+            if not isinstance(error, SessionEnded):
+                await self._stop(handle)
+            raise
+
+    async def _goes_on(self) -> bool:
+        try:
+            return await self._service.goes_on()
+        except ServiceError:  # nobody knows: what has failed is told as it is
+            return True
 
     # What a command is; code in the kernel is begun, seen and stopped in another way
 
