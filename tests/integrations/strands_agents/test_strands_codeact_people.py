@@ -177,6 +177,20 @@ def test_an_agent_that_comes_back_from_storage_is_told_that_its_program_and_what
     assert PAID == ["noted once"]
 
 
+def test_a_session_that_is_kept_is_told_as_lost_where_its_agent_comes_back_from_storage(
+    linux: StrandsSandbox, tmp_path: Path
+) -> None:
+    def made(*turns: Any) -> Agent:
+        manager = FileSessionManager(session_id="s", storage_dir=str(tmp_path))
+        return acting(linux, *turns, keep_session=True, agent={"session_manager": manager})
+
+    made(block("kept = 1"), block("print(kept)"), "done")("go")
+    back = made(block("print(kept)"), block("print(2)"), "done")
+    back("go on")
+    lost = "[warnings]\nthe session of the programs before has ended, and what they had defined is lost"
+    assert [lost in text for text in observations(back)] == [False, False, True, False]
+
+
 # Ids
 
 

@@ -268,8 +268,9 @@ class Act:
         run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         sandbox = self.place.sandbox
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
+        is_moved = settings.keep_session and not self.place.has_begun(self.number) and _has_programs(agent.messages)
         session, is_lost = await self.place.session_of(self.number, settings.language)
-        is_lost = is_lost or (self._is_lost and session is not None)
+        is_lost = is_lost or ((self._is_lost or is_moved) and session is not None)
         self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
@@ -357,6 +358,11 @@ class _Observed:
     final: FinalAnswer = field(default_factory=FinalAnswer)
 
 
+def _has_programs(messages: Iterable[Message]) -> bool:
+    """Return whether programs have run in a conversation, as where a session manager has brought it here."""
+    return any(block.get("text", "").startswith(_HEADING) for message in messages for block in message["content"])
+
+
 def _says_nothing(observed: _Observed) -> bool:
     result = observed.result
     return not (result.stdout or result.stderr or result.artifacts or result.warnings or observed.warnings)
@@ -416,6 +422,7 @@ def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools
     return run
 
 
+_HEADING = "What came of the program:"  # as the loop begins an observation
 _LOST = "the session of the programs before has ended, and what they had defined is lost; this one began in a new one"
 _LOST_BEFORE = (
     "the session of this program and those before has ended, and what they had defined is lost; the next one begins in"
