@@ -272,7 +272,7 @@ class Act:
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
         is_moved = settings.keep_session and not self.place.has_begun(self.number) and _has_programs(agent.messages)
         session, is_lost = await self.place.session_of(self.number, settings.language)
-        is_lost = is_lost or ((is_moved or self._is_lost) and session is not None)
+        is_lost = is_lost or ((self._is_lost or is_moved) and session is not None)
         self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))

@@ -54,6 +54,10 @@ class Place:
         """Whether programs of an invocation have run in a session of theirs."""
         return number in self._sessions and self.keeps_state(number, language)
 
+    def has_begun(self, number: int) -> bool:
+        """Whether a program has run in the session of that number."""
+        return number in self._sessions
+
     async def session_of(self, number: int, language: str) -> tuple[OwnSession | None, bool]:
         """Return where a program of an invocation runs, and whether what earlier ones have defined there was lost."""
         if not self.sandbox.traits.has_sessions_of(language):
