@@ -14,6 +14,8 @@ from markdown_it import MarkdownIt
 
 from actbox.core.program import Program
 
+# What stands within a line is no block, and takes long where a model writes much of it.
+_PARSER: Final = MarkdownIt("commonmark").disable("inline")
 _JAVASCRIPT = ("javascript", "js", "node", "mjs")
 _NAMES: Final = {
     "python": ("python", "python3", "py"),
@@ -33,7 +35,7 @@ def program_in(answer: str, language: str = "python") -> str | None:
     or has another statement. A number or a name alone does nothing.
     """
     names = _NAMES.get(language, (language,))
-    fences = [token for token in MarkdownIt("commonmark").parse(answer) if token.type == "fence"]
+    fences = [token for token in _PARSER.parse(answer) if token.type == "fence"]
     blocks = [token.content for token in fences if _language(token.info) in names]
     if not blocks and len(fences) == 1 and not _language(fences[0].info) and _acts(fences[0].content, language):
         blocks = [fences[0].content]
@@ -42,7 +44,7 @@ def program_in(answer: str, language: str = "python") -> str | None:
 
 def only_block_of(text: str) -> str | None:
     """Return what stands in the text's one fenced block if nothing stands outside of it, else `None`."""
-    tokens = MarkdownIt("commonmark").parse(text)
+    tokens = _PARSER.parse(text)
     return tokens[0].content if len(tokens) == 1 and tokens[0].type == "fence" else None
 
 
