@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Container, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Container, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
-from weakref import WeakValueDictionary
 
 from strands import Agent
 from strands.interrupt import Interrupt
@@ -24,27 +22,21 @@ from actbox.codeact.outcome import not_run
 from actbox.content.render import MAX_CHARS, cut
 from actbox.content.safe_text import encodable
 from actbox.core.call_log import CallLog
-from actbox.core.errors import ErrorKind, InvalidValue, SandboxStopped, SandboxUnavailable
-from actbox.core.events import Event, ToolFinished, ToolStarted
-from actbox.core.program import Program
+from actbox.core.errors import ErrorKind, InvalidValue
 from actbox.core.result import ExecutionResult
-from actbox.sandbox.contract import closing
 from actbox.tools import Toolset
 
+from .act_run import KEY, ActRun, id_of, run_of
 from .attending import Attendant, Broken, Paused, Told, in_a_program
 from .attending import Run as RunTool
 from .executor import Answered, Interrupted, note, run_tool
 from .nested import NestedCall, NestedTools, in_place_of_python, nested_tools
 from .observation import blocks_of
-from .own_session import OwnSession
 from .paused import Gone, paused_runs
 from .per_agent import note_where_programs_run
 from .place import Place
-from .program_run import ProgramRun, digest_of
 from .sandbox import StrandsSandbox
 
-KEY: Final = "codeact"
-"""Of what is streamed, of `AgentResult.state`, and of what is noted with an interrupt of a program."""
 STANDING: Final = f"{KEY}.standing"
 """Of what is noted with any interrupt."""
 
@@ -224,14 +216,14 @@ class Act:
         if in_a_program():
             self._observed = _Observed(not_run(ErrorKind.POLICY, _NESTED), CallLog())
             return
-        if isinstance(found, _ActRun) and found.home is not None:
+        if isinstance(found, ActRun) and found.home is not None:
             # The agent that began it may be no more; what its programs have defined is there.
             (self.place, self.number), found.home = found.home, None
             self._is_lost = False
         if found is None:
             self._programs += 1
             yield {"program": {"code": program, "language": self._settings.language, "number": self._programs}}
-        run = found if isinstance(found, _ActRun) else await self._begin(agent, program)
+        run = found if isinstance(found, ActRun) else await self._begin(agent, program)
         through = _through(agent, invocation_state, run.nested)
         attendant = Attendant(run, agent, through, cancel_signal=agent.cancel_signal, can_pause=True)
         async with aclosing(attendant.events()) as events:
@@ -264,9 +256,9 @@ class Act:
         said = [message for message in self._loop.messages if isinstance(message, UserMessage)]
         self._said = [{"text": said[-1].text}, *pictures, *more]
 
-    async def _begin(self, agent: Agent, program: str) -> _ActRun:
+    async def _begin(self, agent: Agent, program: str) -> ActRun:
         settings = self._settings
-        run = _run_of(_id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
+        run = run_of(id_of(agent, self._ordinal, self._programs, program), program, settings.max_tool_calls)
         sandbox = self.place.sandbox
         note_where_programs_run(agent, sandbox)
         run.nested = tools_of_programs(agent, sandbox, settings, run.call, run.final)
@@ -276,78 +268,8 @@ class Act:
         self._is_lost = False
         hidden = in_place_of_python(run.nested.toolset, program) if settings.language == "python" else ()
         run.warnings = (*run.nested.left_out, *hidden, *((_LOST,) if is_lost else ()))
-        events_of = _in_place(sandbox, session, program, run.nested.toolset, settings)
-        run.begin(lambda: run.opening(sandbox, events_of))
+        run.begin_in(sandbox, session, settings.language, settings.timeout)
         return run
-
-
-class _ActRun(ProgramRun):
-    """A program with what it was given: its tools, and the one by which it answers."""
-
-    nested: NestedTools
-
-    def __init__(self, outer_id: str, program: str, *, most_calls: int | None) -> None:
-        super().__init__(outer_id, program, most_calls=most_calls)
-        self.final = FinalAnswer()
-        self.home: tuple[Place, int] | None = None
-        """Where it runs and the number of its invocation, while it waits for people: it keeps them meanwhile."""
-        self.unopened: Exception | None = None
-        """Why it never ran: the sandbox could not be opened, or is not open any more."""
-
-    def end(self) -> None:
-        """End the program; `Ended` follows."""
-        super().end()
-        self.home = None
-
-    async def opening(
-        self, sandbox: StrandsSandbox, events_of: Callable[[], AsyncIterator[Event]]
-    ) -> AsyncGenerator[Event]:
-        """Yield events, once the sandbox has started."""
-        try:
-            await sandbox.ready()
-        except Exception as error:
-            self.unopened = error
-            raise
-        has_begun = False
-        try:
-            events = events_of()
-            async with closing(events):
-                async for event in events:
-                    has_begun = True
-                    yield event
-        except (SandboxUnavailable, SandboxStopped) as error:
-            self.unopened = None if has_begun else error
-            raise
-
-
-_runs: WeakValueDictionary[str, _ActRun] = WeakValueDictionary()
-_runs_lock = threading.Lock()
-
-
-def _id_of(agent: Agent, invocation: int, number: int, program: str) -> str:
-    """Return what stands for the tool-use id of a program, and its calls' ids begin with.
-
-    It is the same where the run is: for the same program at the same place of the same agent's history. A conversation
-    only grows, messages counted that were removed from it, also where a session manager moves it to another process;
-    where somebody shortens it, ordinals tell programs apart.
-    """
-    place = agent.conversation_manager.removed_message_count + len(agent.messages)
-    digest = digest_of("\0".join((agent.agent_id, agent.name, program)))
-    return f"{KEY}-{place}-{invocation}-{number}-{digest[:12]}"
-
-
-def _run_of(outer_id: str, program: str, most_calls: int | None) -> _ActRun:
-    """Return a run of this id, made another where a run that is not over has it.
-
-    Agents that are alike may act alike at once, and a graph of them gives an answer to all who have asked by an id.
-    """
-    with _runs_lock:
-        free, further = outer_id, 1
-        while (other := _runs.get(free)) is not None and not other.is_over:
-            further += 1
-            free = f"{outer_id}-{further}"
-        run = _runs[free] = _ActRun(free, program, most_calls=most_calls)
-    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,26 +316,6 @@ def answer_text(answer: Any) -> str:
     """
     text = answer if isinstance(answer, str) and answer.strip() else json.dumps(answer, ensure_ascii=False)
     return cut(encodable(text), MAX_CHARS, whole=f'AgentResult.state["{KEY}"]["answer"]')
-
-
-def _in_place(
-    sandbox: StrandsSandbox, session: OwnSession | None, code: str, tools: Toolset, settings: ActSettings
-) -> Callable[[], AsyncIterator[Event]]:
-    """Return what runs a program; it is kept as long as the program waits for people, and so has no agent."""
-    language, timeout = settings.language, settings.timeout
-    if session is None:
-        return lambda: _without_answer(sandbox.events_of_code(code, language, timeout=timeout, tools=tools))
-    return lambda: _without_answer(session.stream(Program(code, language), tools=tools, timeout=timeout))
-
-
-async def _without_answer(events: AsyncIterator[Event]) -> AsyncGenerator[Event]:
-    """Yield events but those of `final_answer`: that of a program that fails later does not count, and is to be given
-    again.
-    """
-    async with closing(events):
-        async for event in events:
-            if not (isinstance(event, ToolStarted | ToolFinished) and event.tool == FINAL_ANSWER):
-                yield event
 
 
 def _through(agent: Agent, invocation_state: dict[str, Any], nested: NestedTools) -> RunTool:

@@ -24,7 +24,8 @@ from actbox.codeact.final_answer import FinalAnswer
 from actbox.core.errors import InvalidValue
 from actbox.tools.toolset import alias_of
 
-from .act import KEY, STANDING, Act, ActSettings, Standing, answer_text, tools_of_programs
+from .act import STANDING, Act, ActSettings, Standing, answer_text, tools_of_programs
+from .act_run import KEY
 from .calls_in_words import in_words
 from .executor import (
     Events,
