@@ -42,6 +42,8 @@ class Fault:
     """Answer with `isError` and no content at all."""
     without: tuple[str, ...] = ()
     """Members that are left out of `result`, or of its `structuredContent` and the blocks of its `content`."""
+    result: dict[str, Any] | None = None
+    """Answer with this, and do nothing."""
     held: threading.Event | None = None
     """The answer's stream stops in its middle until this is set."""
 
@@ -230,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(fault.code, "as the test wants it")
         if is_invocation:
             service.live(parameters)
-            is_done = fault is None or not fault.code
+            is_done = fault is None or not (fault.code or fault.result)
             self._stream(service.invoke(parameters) if is_done else {}, parameters, fault)
             return
         if fault is not None and fault.held is not None:
@@ -266,6 +268,8 @@ def _chunks(result: dict[str, Any], fault: Fault | None) -> Iterator[bytes]:
     if fault.code:
         yield aws_model.exception_event(fault.code, "as the test wants it")
         return
+    if fault.result is not None:
+        result = fault.result
     if fault.is_error:
         result = {"content": [], "isError": True}
     whole = aws_model.result_event(_without(result, fault.without))

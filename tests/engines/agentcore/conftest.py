@@ -8,6 +8,7 @@ import pytest_asyncio
 
 import actbox
 from actbox import Sandbox
+from actbox.sandbox.engines.agentcore import AgentCoreSandbox
 from tests.engines.agentcore.code_service import CodeService
 
 with warnings.catch_warnings():
@@ -35,6 +36,7 @@ def service(aws: pytest.MonkeyPatch) -> Iterator[CodeService]:
     """The service, where the client of boto3 looks for it."""
     with CodeService() as running:
         aws.setenv("AWS_ENDPOINT_URL_BEDROCK_AGENTCORE", running.url)
+        aws.setattr(AgentCoreSandbox, "aftermath_seconds", 60.0)  # on a machine that has much else to do
         yield running
 
 

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from actbox.core.errors import (
     ErrorInfo,
@@ -73,6 +73,9 @@ class ShellSandbox(ShellFiles, Sandbox):
     shell's user, so they see and change whatever that user may, this folder and each other too: what isolates them,
     if anything does, is what the shell is in.
     """
+
+    aftermath_seconds: ClassVar[float] = 60.0
+    """How long a run that was ended may take to be gone and to tell its artifacts, besides the time that those take."""
 
     def __init__(
         self,
@@ -338,6 +341,7 @@ class ShellSandbox(ShellFiles, Sandbox):
                 lambda: self._answers(there, {"do": "aftermath", **about}),
                 limits,
                 mailbox,
+                aftermath_seconds=self.aftermath_seconds,
             )
             self._guests.add(guest)
             is_taken = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import resources
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
@@ -43,6 +44,7 @@ class AgentCoreSandbox(ProcessShell):
     """Programs in a session of Amazon Bedrock AgentCore's code interpreter."""
 
     traits = TRAITS
+    aftermath_seconds: ClassVar[float] = 8.0
 
     def __init__(self, policy: Policy, options: AgentCoreOptions) -> None:
         """Raise `Unsupported` for what a policy restricts and the service cannot."""
@@ -109,7 +111,13 @@ class AgentCoreSandbox(ProcessShell):
 
     async def _remove(self, there: There, folder: str) -> None:
         if folder != there.base:  # that goes with the session
-            await super()._remove(there, folder)
+            try:
+                async with asyncio.timeout(self.aftermath_seconds):
+                    await super()._remove(there, folder)
+            except TimeoutError:
+                raise SandboxUnavailable(
+                    f"{folder} could not be removed: the service does not say that it was"
+                ) from None
 
     def _running(self) -> There:
         there = super()._running()
@@ -221,6 +229,7 @@ class AgentCoreSandbox(ProcessShell):
                 lambda: self._answers(there, {"do": "aftermath", **told}),
                 limits,
                 mailbox,
+                aftermath_seconds=self.aftermath_seconds,
             )
             self._guests.add(guest)
             is_taken = False

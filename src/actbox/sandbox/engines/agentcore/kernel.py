@@ -14,6 +14,7 @@ from actbox.sandbox.shell import Errand, ShellError
 
 from .answer import Answer, files_in
 from .command import Names, new_names
+from .letting_go import soon
 from .service import Service
 from .task import Task, pause_of
 
@@ -24,7 +25,11 @@ with open(%s, "rb") as r:
 # How long an interrupted program may take to end before the kernel is killed, and how long that may take.
 _INTERRUPT_SECONDS: Final = 2.0
 _KILL_SECONDS: Final = 20.0
+# How long both are waited for.
+_STOP_SECONDS: Final = 6.0
 _LOOK_SECONDS: Final = 0.05
+# How long a kernel may take to be started anew.
+_ANEW_SECONDS: Final = 20.0
 _MOST_PID: Final = 2**22
 _SUFFIXES: Final = {"jpeg": ".jpg", "svg+xml": ".svg", "plain": ".txt"}
 
@@ -119,6 +124,10 @@ class KernelTask(Task):
         except ShellError as error:
             self._kernel.ended = f"a program could not be interrupted: {error}"
 
+    async def _stop_soon(self, handle: Any) -> None:
+        if not await soon(self._stop(handle), _STOP_SECONDS):
+            self._kernel.ended = "the service has not said that a program was ended, which may go on in its kernel"
+
     async def _pid(self) -> int:
         answer = await self._service.call("readFiles", paths=[f"{self._names.folder}/pid"])
         told = next(iter(files_in(answer).values()), b"")
@@ -131,7 +140,11 @@ class KernelTask(Task):
 
 async def start_anew(service: Service) -> None:
     """Have the kernel forget all that the session before has left in it."""
-    answer = await service.call("executeCode", code="None", language="python", clearContext=True)
+    try:
+        async with asyncio.timeout(_ANEW_SECONDS):
+            answer = await service.call("executeCode", code="None", language="python", clearContext=True)
+    except TimeoutError:
+        raise ShellError(f"executeCode: the service has not answered within {_ANEW_SECONDS:.0f} seconds") from None
     if answer.is_error:
         raise ShellError(f"executeCode: {(answer.stderr or answer.text)[:500]}")
 
