@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(service.invoke(parameters) if is_done else {}, parameters, fault)
             return
         if fault is not None and fault.held is not None:
-            fault.held.wait(60)
+            fault.held.wait(600)
         do = {"Start": service.start, "Stop": service.stop, "Get": service.get, "List": service.list}
         value = do[operation.partition("Code")[0]](parameters)
         self._send(200, *aws_model.answer(operation, value))
@@ -275,7 +275,7 @@ def _chunks(result: dict[str, Any], fault: Fault | None) -> Iterator[bytes]:
     whole = aws_model.result_event(_without(result, fault.without))
     yield whole[: len(whole) // 2]
     if fault.held is not None:
-        fault.held.wait(60)
+        fault.held.wait(600)
     yield whole[len(whole) // 2 :]
 
 

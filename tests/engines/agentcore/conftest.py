@@ -8,7 +8,6 @@ import pytest_asyncio
 
 import actbox
 from actbox import Sandbox
-from actbox.sandbox.engines.agentcore import AgentCoreSandbox
 from tests.engines.agentcore.code_service import CodeService
 
 with warnings.catch_warnings():
@@ -36,7 +35,6 @@ def service(aws: pytest.MonkeyPatch) -> Iterator[CodeService]:
     """The service, where the client of boto3 looks for it."""
     with CodeService() as running:
         aws.setenv("AWS_ENDPOINT_URL_BEDROCK_AGENTCORE", running.url)
-        aws.setattr(AgentCoreSandbox, "aftermath_seconds", 60.0)  # on a machine that has much else to do
         yield running
 
 
@@ -48,3 +46,11 @@ async def box(service: CodeService) -> AsyncIterator[Sandbox]:
         service.calls.clear()
         yield opened
     service.faults.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(aws: pytest.MonkeyPatch) -> None:
+    """Have no test depend on how much else this machine has to do."""
+    engine = "actbox.sandbox.engines.agentcore"
+    for name in ("AgentCoreSandbox.aftermath_seconds", "letting_go.LET_GO_SECONDS", "kernel._STOP_SECONDS"):
+        aws.setattr(f"{engine}.{name}", 60.0)

@@ -32,8 +32,8 @@ _MOST_OF_A_REASON = 1000
 _MOST_DIGITS = 15
 # How long the output of a program may take to come after its result, which came by mail.
 _OUTPUT_SECONDS = 60.0
-# As slow as what an aftermath tells may come.
-_BYTES_A_SECOND = 64 * 1024
+BYTES_A_SECOND = 64 * 1024
+"""How slow a shell may be: what has much to bring may take longer."""
 
 
 class ShellGuest(GuestProcess):
@@ -143,7 +143,7 @@ class ShellGuest(GuestProcess):
             async with asyncio.timeout_at(until) as deadline, aclosing(aftermath()) as said:
                 async for kind, data in said:
                     self._gathered.take(kind, data)
-                    until += len(data) / _BYTES_A_SECOND
+                    until += len(data) / BYTES_A_SECOND
                     deadline.reschedule(until)
         except TimeoutError:
             return (

@@ -20,7 +20,7 @@ from actbox.sandbox.left_out import shown
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.shell import ProcessShell, ShellError
 from actbox.sandbox.shell.errands import answers_of, stdin_of
-from actbox.sandbox.shell.guest import ShellGuest
+from actbox.sandbox.shell.guest import BYTES_A_SECOND, ShellGuest
 from actbox.sandbox.shell.places import Place, ProgramRequest, There
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
@@ -32,8 +32,10 @@ from .session import AgentCoreSession
 from .task import Task
 from .traits import TRAITS
 
-# How long the service may take until a program has started.
+# How long the service may take until a program has started; where that has less time than so, no longer than its time
+# and this.
 _BEGIN_SECONDS = 90.0
+_BESIDES_SECONDS = 10.0
 _WAITER: Final = "code/wait.sh"
 _PYTHON_FILE_NAME: Final = "program.py"
 _FILE_NAMES: Final = {"javascript": "program.js", "typescript": "program.ts"}
@@ -152,6 +154,9 @@ class AgentCoreSandbox(ProcessShell):
         tools = [{**spec, "alias": javascript_name(spec["alias"])} for spec in message["tools"]]
         return encode_program({**become, **common}) + encode_program({**message, "tools": tools, **common})
 
+    def begin_seconds(self, timeout: float, sent: int) -> float:
+        return min(timeout + _BESIDES_SECONDS, _BEGIN_SECONDS) + sent / BYTES_A_SECOND
+
     # Sessions
 
     def session(self, *, forkable: bool = False) -> AgentCoreSession:
@@ -234,7 +239,7 @@ class AgentCoreSandbox(ProcessShell):
             self._guests.add(guest)
             is_taken = False
             try:
-                ending = await guest.begun(_BEGIN_SECONDS)
+                ending = await guest.begun(self.begin_seconds(request.seconds, len(frame)))
                 if ending is not None and (ending.failure or guest.stopped):
                     yield ending.failure or "the sandbox was stopped"
                     return

@@ -105,7 +105,7 @@ class KernelTask(Task):
         self._kernel.ended = "the service's kernel has ended" + (f": {said}" if said else "")
         return ShellError(self._kernel.ended)
 
-    async def _stop(self, handle: Any) -> None:
+    async def _stopped(self, handle: Any) -> None:
         """Interrupt the program; end the kernel where that does not end it."""
         try:
             while not handle.done():
@@ -124,8 +124,9 @@ class KernelTask(Task):
         except ShellError as error:
             self._kernel.ended = f"a program could not be interrupted: {error}"
 
-    async def _stop_soon(self, handle: Any) -> None:
-        if not await soon(self._stop(handle), _STOP_SECONDS):
+    async def _stop(self, handle: Any) -> None:
+        stopping = await soon(self._stopped(handle), _STOP_SECONDS)
+        if not stopping.done():
             self._kernel.ended = "the service has not said that a program was ended, which may go on in its kernel"
 
     async def _pid(self) -> int:

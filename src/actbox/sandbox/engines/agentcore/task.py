@@ -15,7 +15,7 @@ from actbox.sandbox.shell import ShellError
 
 from .answer import Answer, files_in, names_in, pieces_in
 from .command import Names, command_line, file_for, new_names
-from .letting_go import LET_GO_SECONDS, soon, whole_or_undone
+from .letting_go import soon, whole
 from .service import Service, ServiceError, SessionEnded
 
 # Seconds between two looks at a task: few at first, as most are over soon, and more while nothing happens.
@@ -110,12 +110,12 @@ class Task:
             self._input.clear()
             wrote = await self._service.call("writeFiles", content=[{"path": self._names.input, "blob": content}])
             _check("writeFiles", wrote)
-            handle = await whole_or_undone(self._start(), self._stop)
+            handle = await whole(self._start(), self._stop)
             try:
                 return await self._follow(handle)
             except BaseException as error:
                 if not isinstance(error, SessionEnded):
-                    await self._stop_soon(handle)
+                    await self._stop(handle)
                 raise
         finally:
             self._over.append(self._names.folder)
@@ -142,11 +142,11 @@ class Task:
         return seen if is_over else None
 
     async def _stop(self, handle: Any) -> None:
+        await soon(self._stopped(handle))
+
+    async def _stopped(self, handle: Any) -> None:
         with contextlib.suppress(ActboxError):  # what is left of it is noticed by whoever looks after it
             await self._service.call("stopTask", taskId=handle)
-
-    async def _stop_soon(self, handle: Any) -> None:
-        await soon(self._stop(handle), LET_GO_SECONDS)
 
     # What it says
 
