@@ -44,6 +44,8 @@ class Fault:
     """Members that are left out of `result`, or of its `structuredContent` and the blocks of its `content`."""
     result: dict[str, Any] | None = None
     """Answer with this, and do nothing."""
+    raw: tuple[str, bytes] | None = None
+    """Answer with this type and these bytes, which need not be what the model says, and do nothing."""
     held: threading.Event | None = None
     """The answer's stream stops in its middle until this is set."""
 
@@ -228,6 +230,9 @@ class _Handler(BaseHTTPRequestHandler):
         name = parameters["name"] if is_invocation else operation
         service.calls.append((name, parameters.get("arguments", {}) if is_invocation else parameters))
         fault = service.fault_of(name)
+        if fault is not None and fault.raw is not None:
+            self._send(200, {"Content-Type": fault.raw[0]}, fault.raw[1])
+            return
         if fault is not None and fault.code[:1].isupper():
             raise Refused(fault.code, "as the test wants it")
         if is_invocation:

@@ -46,7 +46,7 @@ class AgentCoreSandbox(ProcessShell):
     """Programs in a session of Amazon Bedrock AgentCore's code interpreter."""
 
     traits = TRAITS
-    aftermath_seconds: ClassVar[float] = 8.0
+    aftermath_seconds: ClassVar[float] = 5.0
 
     def __init__(self, policy: Policy, options: AgentCoreOptions) -> None:
         """Raise `Unsupported` for what a policy restricts and the service cannot."""

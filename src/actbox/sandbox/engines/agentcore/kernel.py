@@ -12,7 +12,7 @@ from actbox.core.result import Artifact
 from actbox.sandbox.guest.errands.kernel import EXIT_GONE
 from actbox.sandbox.shell import Errand, ShellError
 
-from .answer import Answer, files_in
+from .answer import Answer, bytes_of, files_in
 from .command import Names, new_names
 from .letting_go import soon
 from .service import Service
@@ -168,14 +168,17 @@ def shown_in(answers: Sequence[Answer], most: int, most_bytes: int) -> tuple[lis
 
 
 def _shown(block: Any) -> tuple[bytes | None, str, str]:
-    media_type = block.get("mimeType") or ""
+    media_type = _media_type(block)
     if block.get("type") == "image" and isinstance(block.get("data"), bytes):
         return block["data"], media_type or "image/png", ""
     resource = block.get("resource")
     if block.get("type") == "resource" and isinstance(resource, dict):
         name = str(resource.get("uri") or "").rstrip("/").rpartition("/")[2]
         name = name if name not in (".", "..") and name.isprintable() else ""
-        blob, text = resource.get("blob"), resource.get("text")
-        data = blob if isinstance(blob, bytes) else text.encode() if isinstance(text, str) else None
-        return data, resource.get("mimeType") or media_type or "application/octet-stream", name
+        return bytes_of(resource), _media_type(resource) or media_type or "application/octet-stream", name
     return None, "", ""
+
+
+def _media_type(of: Any) -> str:
+    told = of.get("mimeType")
+    return told if isinstance(told, str) else ""

@@ -15,12 +15,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.shell import ShellError
 from actbox.sandbox.shell.guest import BYTES_A_SECOND
 
-from .answer import Answer, StreamException, answer_of
+from .answer import Answer, Nonsense, StreamException, answer_of
 from .letting_go import soon
 from .options import MOST_SECONDS, AgentCoreOptions
 
@@ -34,6 +34,7 @@ _PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 # long as the program does.
 _ANSWER_SECONDS: Final = 60.0
 _LASTING: Final = "executeCode"
+_MOST_OF_A_REASON: Final = 500
 # What a call may be answered with in a session that is over.
 _PERHAPS_GONE: Final = frozenset({_GONE, "ConflictException", "ValidationException", "InternalServerException"})
 _NO_LEAVE: Final = frozenset(
@@ -179,15 +180,19 @@ class Service:
         if options.client is not None and options.client.session_id:
             raise InvalidValue("the client has a session already; give each sandbox one of its own")
         client = make_client(options)
+
+        def start() -> tuple[str, str]:
+            session = client.start(options.identifier, options.name_for_a_session(), options.session_seconds)
+            identifier = client.identifier or options.identifier
+            if not isinstance(session, str) or not session or not isinstance(identifier, str):
+                raise Nonsense("the session has no name")
+            return session, identifier
+
         try:
-            session = self._patiently(
-                "StartCodeInterpreterSession",
-                lambda: client.start(options.identifier, options.name_for_a_session(), options.session_seconds),
-            )
+            session, identifier = self._patiently("StartCodeInterpreterSession", start)
         except ServiceError as error:
             self._let_go(client)
             raise SandboxUnavailable(str(error)) from error
-        identifier = client.identifier or options.identifier
         with self._changing:
             if not given_up.is_set():
                 self._client, self._session_id, self._identifier, self.ended = client, session, identifier, ""
@@ -266,6 +271,11 @@ class Service:
                 code = code[:1].upper() + code[1:]  # in a stream it is the name of a member
             except (BotoCoreError, HTTPClientError, OSError) as error:
                 raise ServiceError(f"{what}: the service cannot be reached: {error}") from error
+            except ActboxError:
+                raise
+            except Exception as error:  # what botocore reads by raises errors of no common kind, as does `answer_of`
+                why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
+                raise ServiceError(f"{what}: the service's answer cannot be understood: {why}") from error
             if code not in _THROTTLED:
                 raise ServiceError(f"{what}: {_sentence(code, said)}", code)
             if pause is not None:
