@@ -41,6 +41,10 @@ class Fault:
     """Answer with `isError` and no content at all."""
     without: tuple[str, ...] = ()
     """Members that are left out of `result`, or of its `structuredContent` and the blocks of its `content`."""
+    result: dict[str, Any] | None = None
+    """Answer with this, and do nothing."""
+    raw: tuple[str, bytes] | None = None
+    """Answer with this type and these bytes, which need not be what the model says, and do nothing."""
     held: threading.Event | None = None
     """The answer's stream stops in its middle until this is set."""
 
@@ -225,15 +229,18 @@ class _Handler(BaseHTTPRequestHandler):
         name = parameters["name"] if is_invocation else operation
         service.calls.append((name, parameters.get("arguments", {}) if is_invocation else parameters))
         fault = service.fault_of(name)
+        if fault is not None and fault.raw is not None:
+            self._send(200, {"Content-Type": fault.raw[0]}, fault.raw[1])
+            return
         if fault is not None and fault.code[:1].isupper():
             raise Refused(fault.code, "as the test wants it")
         if is_invocation:
             service.live(parameters)
-            is_done = fault is None or not fault.code
+            is_done = fault is None or not (fault.code or fault.result)
             self._stream(service.invoke(parameters) if is_done else {}, parameters, fault)
             return
         if fault is not None and fault.held is not None:
-            fault.held.wait(60)
+            fault.held.wait(600)
         do = {"Start": service.start, "Stop": service.stop, "Get": service.get, "List": service.list}
         value = do[operation.partition("Code")[0]](parameters)
         self._send(200, *aws_model.answer(operation, value))
@@ -265,12 +272,14 @@ def _chunks(result: dict[str, Any], fault: Fault | None) -> Iterator[bytes]:
     if fault.code:
         yield aws_model.exception_event(fault.code, "as the test wants it")
         return
+    if fault.result is not None:
+        result = fault.result
     if fault.is_error:
         result = {"content": [], "isError": True}
     whole = aws_model.result_event(_without(result, fault.without))
     yield whole[: len(whole) // 2]
     if fault.held is not None:
-        fault.held.wait(60)
+        fault.held.wait(600)
     yield whole[len(whole) // 2 :]
 
 

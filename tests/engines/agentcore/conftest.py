@@ -33,3 +33,11 @@ async def box(service: CodeService) -> AsyncIterator[Sandbox]:
         service.calls.clear()
         yield opened
     service.faults.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(aws: pytest.MonkeyPatch) -> None:
+    """Have no test depend on how much else this machine has to do."""
+    engine = "actbox.sandbox.engines.agentcore"
+    for name in ("AgentCoreSandbox.aftermath_seconds", "letting_go.LET_GO_SECONDS", "kernel._STOP_SECONDS"):
+        aws.setattr(f"{engine}.{name}", 60.0)

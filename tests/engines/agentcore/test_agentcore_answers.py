@@ -8,6 +8,7 @@ import pytest
 
 from actbox.sandbox.engines.agentcore.answer import (
     Answer,
+    Nonsense,
     StreamException,
     answer_of,
     files_in,
@@ -39,6 +40,28 @@ def test_what_is_missing_is_not_made_up() -> None:
         assert not answer_of(events).is_error
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1],
+        {"content": "abc"},
+        {"content": {"a": 1}},
+        {"content": [7]},
+        {"isError": "no"},
+        {"structuredContent": [1]},
+        {"structuredContent": {"stdout": 5}},
+        {"structuredContent": {"stderr": ["x"]}},
+        {"structuredContent": {"exitCode": "0"}},
+        {"structuredContent": {"exitCode": True}},
+        {"structuredContent": {"taskId": 7}},
+        {"structuredContent": {"taskStatus": ["working"]}},
+    ],
+)
+def test_what_is_of_another_type_is_an_error(given: Any) -> None:
+    with pytest.raises(Nonsense, match="of the type"):
+        answer_of([{"result": given}])
+
+
 def test_an_exception_is_raised_where_it_stands() -> None:
     with pytest.raises(StreamException, match="slow down") as raised:
         answer_of([result(), {"throttlingException": {"message": "slow down"}}, result()])
@@ -52,14 +75,27 @@ def test_files_are_text_or_bytes() -> None:
     assert files_in(answer) == {"t": "ü".encode(), "b": b"\0"}
 
 
+def test_text_that_cannot_be_written_is_no_file() -> None:
+    half = {"type": "resource", "resource": {"type": "text", "uri": "file:///a/t", "text": "\ud800"}}
+    assert files_in(answer_of([result(half)])) == {}
+    assert shown_in([answer_of([result(half)])], 10, 1000) == ([], [])
+
+
+def test_a_media_type_that_is_no_text_is_none() -> None:
+    image = {"type": "image", "data": b"123", "mimeType": 5}
+    (artifact,), _ = shown_in([answer_of([result(image)])], 10, 1000)
+    assert (artifact.name, artifact.media_type) == ("shown-1.png", "image/png")
+
+
 def test_names_are_those_of_links_also_without_a_size() -> None:
     links = [
         {"type": "resource_link", "name": "a", "size": 3},
         {"type": "resource_link", "uri": "file:///x/b"},
         {"type": "resource_link"},
+        {"type": "resource_link", "name": "d", "size": -1},
         {"type": "text", "text": "c"},
     ]
-    assert names_in(answer_of([result(*links)])) == {"a": 3, "b": None}
+    assert names_in(answer_of([result(*links)])) == {"a": 3, "b": None, "d": None}
 
 
 def test_pieces_are_whole_whatever_ends_the_lines() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import secrets
 from abc import abstractmethod
@@ -16,6 +17,8 @@ from actbox.sandbox.whole import whole
 from .answers import ShellError
 
 _KINDS = ("file", "folder", "link", "other")
+# How long a draft that nobody wants any more may take to be gone; it goes with the sandbox too.
+_DROP_SECONDS = 5.0
 _REPLACED = "it was written to while it was read; read it again"
 
 
@@ -114,8 +117,9 @@ class ShellFiles(Files):
 
     async def _drop(self, draft: str) -> None:
         try:
-            await self._reply({"do": "drop", "draft": draft})
-        except ShellError:
+            async with asyncio.timeout(_DROP_SECONDS):
+                await self._reply({"do": "drop", "draft": draft})
+        except (ShellError, TimeoutError):
             return  # the folder of the drafts goes with the sandbox
 
     async def _entries(self, path: str, request: dict[str, Any]) -> list[FileInfo]:

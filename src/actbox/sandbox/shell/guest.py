@@ -32,22 +32,32 @@ _MOST_OF_A_REASON = 1000
 _MOST_DIGITS = 15
 # How long the output of a program may take to come after its result, which came by mail.
 _OUTPUT_SECONDS = 60.0
+BYTES_A_SECOND = 64 * 1024
+"""How slow a shell may be: what has much to bring may take longer."""
 
 
 class ShellGuest(GuestProcess):
     """What runs at the other end. `begin` sends the errand; `aftermath` another one, if that was ended early.
 
-    A run without tools needs no `mailbox`.
+    A run without tools needs no `mailbox`. An aftermath may take `aftermath_seconds`, and longer only for the bytes of
+    artifacts that it brings.
     """
 
     # Its result may come by mail, long before the shell says that it has ended.
     grace_seconds = 5.0
 
     def __init__(
-        self, begin: Callable[[], Said], aftermath: Callable[[], Said], limits: Limits, mailbox: Mailbox | None = None
+        self,
+        begin: Callable[[], Said],
+        aftermath: Callable[[], Said],
+        limits: Limits,
+        mailbox: Mailbox | None = None,
+        *,
+        aftermath_seconds: float,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._limits = limits
+        self._aftermath_seconds = aftermath_seconds
         self._gathered = Gathered(limits)
         self._ending: Ending | None = None
         self._when_ended: list[Callable[[Ending], None]] = []
@@ -128,10 +138,17 @@ class ShellGuest(GuestProcess):
     async def _gather(self, aftermath: Callable[[], Said]) -> str:
         """Wait until nothing is left of a run that was ended, and gather what it made; return why that failed."""
         self._gathered = Gathered(self._limits)
+        until = asyncio.get_running_loop().time() + self._aftermath_seconds
         try:
-            async with aclosing(aftermath()) as said:
+            async with asyncio.timeout_at(until) as deadline, aclosing(aftermath()) as said:
                 async for kind, data in said:
                     self._gathered.take(kind, data)
+                    until += len(data) / BYTES_A_SECOND
+                    deadline.reschedule(until)
+        except TimeoutError:
+            return (
+                f"the shell has not said within {self._aftermath_seconds:.0f} seconds that nothing is left of the run"
+            )
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""

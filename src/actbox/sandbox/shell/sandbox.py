@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from actbox.core.errors import (
     ErrorInfo,
@@ -38,15 +38,14 @@ from actbox.tools import Toolset
 from .answers import ShellError
 from .errands import answers_of, errand_of, reply_to, stdin_of
 from .files import ShellFiles
-from .guest import ShellGuest
+from .guest import BYTES_A_SECOND, ShellGuest
 from .mail import ShellMailbox
 from .places import Place, ProgramRequest, There, arrive
 from .traits import check_subclass
 
 _STOPPED = Stop(ErrorKind.CANCELLED, "the sandbox was stopped")
-# How long a shell may take until a program has started, and how much longer for each of so many bytes that it is sent.
+# How long a shell may take until a program has started, besides the time for what it is sent.
 _BEGIN_SECONDS = 60.0
-_BYTES_A_SECOND = 64 * 1024
 _LIMITS = ("memory_mib", "cpu_seconds", "file_mib", "open_files")
 
 
@@ -74,6 +73,9 @@ class ShellSandbox(ShellFiles, Sandbox):
     shell's user, so they see and change whatever that user may, this folder and each other too: what isolates them,
     if anything does, is what the shell is in.
     """
+
+    aftermath_seconds: ClassVar[float] = 60.0
+    """How long a run that was ended may take to be gone and to tell its artifacts, besides the time that those take."""
 
     def __init__(
         self,
@@ -130,6 +132,10 @@ class ShellSandbox(ShellFiles, Sandbox):
             return await self.tool_proxy.open_mailbox(self.policy.limits.message_bytes)
         brings_calls = not self.traits.partial_output
         return ShellMailbox(self._reply, folder, brings_calls=brings_calls, piece_bytes=self.piece_bytes)
+
+    def begin_seconds(self, timeout: float, sent: int) -> float:
+        """Return how long it may take until a program has started that has `timeout` seconds, and is so many bytes."""
+        return _BEGIN_SECONDS + sent / BYTES_A_SECOND
 
     # The contract
 
@@ -337,13 +343,14 @@ class ShellSandbox(ShellFiles, Sandbox):
                 lambda: self._answers(there, {"do": "aftermath", **about}),
                 limits,
                 mailbox,
+                aftermath_seconds=self.aftermath_seconds,
             )
             self._guests.add(guest)
             is_taken = False
             try:
                 ending = None
                 if self.traits.partial_output:  # else it would say that it has begun when it is over
-                    ending = await guest.begun(_BEGIN_SECONDS + (len(frame) + len(stdin)) / _BYTES_A_SECOND)
+                    ending = await guest.begun(self.begin_seconds(seconds, len(frame) + len(stdin)))
                 if ending is not None and (ending.failure or guest.stopped):
                     yield _not_begun(self.traits.engine, ending.failure, guest.stopped)
                     return

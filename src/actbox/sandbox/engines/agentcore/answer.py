@@ -1,11 +1,12 @@
 """What the service says to one invocation, read from the events of its stream. Pure: events in, an answer out.
 
 The shapes are those of `InvokeCodeInterpreter` in botocore's model `bedrock-agentcore`. All but `content` may be
-missing, and is then not known: nothing is made up for it.
+missing, and is then not known: nothing is made up for it. What is of another type is an error.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ class StreamException(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class Nonsense(ValueError):
+    """The stream has something of another type than the model says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,7 @@ class Answer:
 
 
 def answer_of(events: Iterable[Mapping[str, Any]]) -> Answer:
-    """Read a stream to its end. Raises `StreamException` for an exception in it."""
+    """Read a stream to its end. Raises `StreamException` for an exception in it, and `Nonsense`."""
     content: list[Mapping[str, Any]] = []
     stdout: list[str] = []
     stderr: list[str] = []
@@ -54,25 +59,38 @@ def answer_of(events: Iterable[Mapping[str, Any]]) -> Answer:
             if name.endswith(_EXCEPTION):
                 said = member.get("message") if isinstance(member, Mapping) else None
                 raise StreamException(name[0].upper() + name[1:], str(said or name))
-        result = event.get("result")
-        if not isinstance(result, Mapping):
-            continue
-        is_error = is_error or result.get("isError") is True
-        content += [block for block in result.get("content") or () if isinstance(block, Mapping)]
-        structured = result.get("structuredContent")
-        if isinstance(structured, Mapping):
-            stdout.append(structured.get("stdout") or "")
-            stderr.append(structured.get("stderr") or "")
-            last |= {name: value for name, value in structured.items() if value is not None}
+        result = _member(event, "result", Mapping, {})
+        is_error = _member(result, "isError", bool, False) or is_error
+        for block in _member(result, "content", list, []):
+            if not isinstance(block, Mapping):
+                raise Nonsense(f"content has a block that is {_kind(block)}")
+            content.append(block)
+        structured = _member(result, "structuredContent", Mapping, {})
+        stdout.append(_member(structured, "stdout", str, ""))
+        stderr.append(_member(structured, "stderr", str, ""))
+        last |= {name: value for name, value in structured.items() if value is not None}
     return Answer(
         content=tuple(content),
         is_error=is_error,
         stdout="".join(stdout),
         stderr="".join(stderr),
-        exit_code=last.get("exitCode"),
-        task_id=last.get("taskId", ""),
-        task_status=last.get("taskStatus", ""),
+        exit_code=_member(last, "exitCode", int, None),
+        task_id=_member(last, "taskId", str, ""),
+        task_status=_member(last, "taskStatus", str, ""),
     )
+
+
+def _member(of: Mapping[str, Any], name: str, kind: type[Any], missing: Any) -> Any:
+    value = of.get(name)
+    if value is None:
+        return missing
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise Nonsense(f"{name} is {_kind(value)}")
+    return value
+
+
+def _kind(value: object) -> str:
+    return f"of the type {type(value).__name__}"
 
 
 def files_in(answer: Answer) -> dict[str, bytes]:
@@ -83,12 +101,20 @@ def files_in(answer: Answer) -> dict[str, bytes]:
         if block.get("type") != "resource" or not isinstance(resource, Mapping):
             continue
         name = _last_name(resource.get("uri") or block.get("uri"))
-        blob, text = resource.get("blob"), resource.get("text")
-        if isinstance(blob, bytes):
-            found[name] = blob
-        elif isinstance(text, str):
-            found[name] = text.encode()
+        data = bytes_of(resource)
+        if data is not None:
+            found[name] = data
     return found
+
+
+def bytes_of(resource: Mapping[str, Any]) -> bytes | None:
+    """Return what a resource is: bytes, or text, unless that is none that can be written."""
+    blob, text = resource.get("blob"), resource.get("text")
+    if isinstance(blob, bytes):
+        return blob
+    with contextlib.suppress(UnicodeEncodeError):
+        return text.encode() if isinstance(text, str) else None
+    return None
 
 
 def names_in(answer: Answer) -> dict[str, int | None]:
@@ -100,7 +126,7 @@ def names_in(answer: Answer) -> dict[str, int | None]:
         name = _last_name(block.get("name") or block.get("uri"))
         size = block.get("size")
         if name:
-            found[name] = size if isinstance(size, int) else None
+            found[name] = size if isinstance(size, int) and size >= 0 else None
     return found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import resources
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from actbox.core.errors import FileError, InvalidValue, SandboxStopped, SandboxUnavailable, Unsupported
 from actbox.core.policy import Policy
@@ -19,7 +20,7 @@ from actbox.sandbox.left_out import shown
 from actbox.sandbox.requests import encode_program
 from actbox.sandbox.shell import ProcessShell, ShellError
 from actbox.sandbox.shell.errands import answers_of, stdin_of
-from actbox.sandbox.shell.guest import ShellGuest
+from actbox.sandbox.shell.guest import BYTES_A_SECOND, ShellGuest
 from actbox.sandbox.shell.places import Place, ProgramRequest, There
 from actbox.tools.typescript import RESERVED_WORDS, javascript_name
 
@@ -31,8 +32,10 @@ from .session import AgentCoreSession
 from .task import Task
 from .traits import TRAITS
 
-# How long the service may take until a program has started.
+# How long the service may take until a program has started; where that has less time than so, no longer than its time
+# and this.
 _BEGIN_SECONDS = 90.0
+_BESIDES_SECONDS = 10.0
 _WAITER: Final = "code/wait.sh"
 _PYTHON_FILE_NAME: Final = "program.py"
 _FILE_NAMES: Final = {"javascript": "program.js", "typescript": "program.ts"}
@@ -43,6 +46,7 @@ class AgentCoreSandbox(ProcessShell):
     """Programs in a session of Amazon Bedrock AgentCore's code interpreter."""
 
     traits = TRAITS
+    aftermath_seconds: ClassVar[float] = 5.0
 
     def __init__(self, policy: Policy, options: AgentCoreOptions) -> None:
         """Raise `Unsupported` for what a policy restricts and the service cannot."""
@@ -109,7 +113,13 @@ class AgentCoreSandbox(ProcessShell):
 
     async def _remove(self, there: There, folder: str) -> None:
         if folder != there.base:  # that goes with the session
-            await super()._remove(there, folder)
+            try:
+                async with asyncio.timeout(self.aftermath_seconds):
+                    await super()._remove(there, folder)
+            except TimeoutError:
+                raise SandboxUnavailable(
+                    f"{folder} could not be removed: the service does not say that it was"
+                ) from None
 
     def _running(self) -> There:
         there = super()._running()
@@ -143,6 +153,9 @@ class AgentCoreSandbox(ProcessShell):
         become = {"t": "exec", "arguments": node_command(self._node, limits), "cwd": place.workspace, "channel": True}
         tools = [{**spec, "alias": javascript_name(spec["alias"])} for spec in message["tools"]]
         return encode_program({**become, **common}) + encode_program({**message, "tools": tools, **common})
+
+    def begin_seconds(self, timeout: float, sent: int) -> float:
+        return min(timeout + _BESIDES_SECONDS, _BEGIN_SECONDS) + sent / BYTES_A_SECOND
 
     # Sessions
 
@@ -221,11 +234,12 @@ class AgentCoreSandbox(ProcessShell):
                 lambda: self._answers(there, {"do": "aftermath", **told}),
                 limits,
                 mailbox,
+                aftermath_seconds=self.aftermath_seconds,
             )
             self._guests.add(guest)
             is_taken = False
             try:
-                ending = await guest.begun(_BEGIN_SECONDS)
+                ending = await guest.begun(self.begin_seconds(request.seconds, len(frame)))
                 if ending is not None and (ending.failure or guest.stopped):
                     yield ending.failure or "the sandbox was stopped"
                     return

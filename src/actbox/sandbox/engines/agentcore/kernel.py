@@ -12,8 +12,9 @@ from actbox.core.result import Artifact
 from actbox.sandbox.guest.errands.kernel import EXIT_GONE
 from actbox.sandbox.shell import Errand, ShellError
 
-from .answer import Answer, files_in
+from .answer import Answer, bytes_of, files_in
 from .command import Names, new_names
+from .letting_go import soon
 from .service import Service
 from .task import Task, pause_of
 
@@ -24,7 +25,11 @@ with open(%s, "rb") as r:
 # How long an interrupted program may take to end before the kernel is killed, and how long that may take.
 _INTERRUPT_SECONDS: Final = 2.0
 _KILL_SECONDS: Final = 20.0
+# How long both are waited for.
+_STOP_SECONDS: Final = 6.0
 _LOOK_SECONDS: Final = 0.05
+# How long a kernel may take to be started anew.
+_ANEW_SECONDS: Final = 20.0
 _MOST_PID: Final = 2**22
 _SUFFIXES: Final = {"jpeg": ".jpg", "svg+xml": ".svg", "plain": ".txt"}
 
@@ -100,7 +105,7 @@ class KernelTask(Task):
         self._kernel.ended = "the service's kernel has ended" + (f": {said}" if said else "")
         return ShellError(self._kernel.ended)
 
-    async def _stop(self, handle: Any) -> None:
+    async def _stopped(self, handle: Any) -> None:
         """Interrupt the program; end the kernel where that does not end it."""
         try:
             while not handle.done():
@@ -119,6 +124,11 @@ class KernelTask(Task):
         except ShellError as error:
             self._kernel.ended = f"a program could not be interrupted: {error}"
 
+    async def _stop(self, handle: Any) -> None:
+        stopping = await soon(self._stopped(handle), _STOP_SECONDS)
+        if not stopping.done():
+            self._kernel.ended = "the service has not said that a program was ended, which may go on in its kernel"
+
     async def _pid(self) -> int:
         answer = await self._service.call("readFiles", paths=[f"{self._names.folder}/pid"])
         told = next(iter(files_in(answer).values()), b"")
@@ -131,7 +141,11 @@ class KernelTask(Task):
 
 async def start_anew(service: Service) -> None:
     """Have the kernel forget all that the session before has left in it."""
-    answer = await service.call("executeCode", code="None", language="python", clearContext=True)
+    try:
+        async with asyncio.timeout(_ANEW_SECONDS):
+            answer = await service.call("executeCode", code="None", language="python", clearContext=True)
+    except TimeoutError:
+        raise ShellError(f"executeCode: the service has not answered within {_ANEW_SECONDS:.0f} seconds") from None
     if answer.is_error:
         raise ShellError(f"executeCode: {(answer.stderr or answer.text)[:500]}")
 
@@ -154,14 +168,17 @@ def shown_in(answers: Sequence[Answer], most: int, most_bytes: int) -> tuple[lis
 
 
 def _shown(block: Any) -> tuple[bytes | None, str, str]:
-    media_type = block.get("mimeType") or ""
+    media_type = _media_type(block)
     if block.get("type") == "image" and isinstance(block.get("data"), bytes):
         return block["data"], media_type or "image/png", ""
     resource = block.get("resource")
     if block.get("type") == "resource" and isinstance(resource, dict):
         name = str(resource.get("uri") or "").rstrip("/").rpartition("/")[2]
         name = name if name not in (".", "..") and name.isprintable() else ""
-        blob, text = resource.get("blob"), resource.get("text")
-        data = blob if isinstance(blob, bytes) else text.encode() if isinstance(text, str) else None
-        return data, resource.get("mimeType") or media_type or "application/octet-stream", name
+        return bytes_of(resource), _media_type(resource) or media_type or "application/octet-stream", name
     return None, "", ""
+
+
+def _media_type(of: Any) -> str:
+    told = of.get("mimeType")
+    return told if isinstance(told, str) else ""

@@ -1,11 +1,13 @@
 """The conversation with the service: one session of it, and each invocation as one call in a thread.
 
 The client is synchronous, and a stream that is not read to its end keeps its connection. So each call is made, and its
-stream read, in a thread; whoever is cancelled meanwhile leaves the thread to read it to its end.
+stream read, in a thread; whoever is cancelled meanwhile leaves the thread to read it to its end. The client itself
+would wait for five minutes, and then try again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -14,12 +16,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from actbox.core.errors import InvalidValue, SandboxUnavailable
+from actbox.core.errors import ActboxError, InvalidValue, SandboxUnavailable
 from actbox.sandbox.blocking import run_blocking
 from actbox.sandbox.shell import ShellError
-from actbox.sandbox.whole import whole
+from actbox.sandbox.shell.guest import BYTES_A_SECOND
 
-from .answer import Answer, StreamException, answer_of
+from .answer import Answer, Nonsense, StreamException, answer_of
+from .letting_go import soon
 from .options import MOST_SECONDS, AgentCoreOptions
 
 EXTRA: Final = "pip install 'actbox[agentcore]'"
@@ -29,6 +32,11 @@ _GONE: Final = "ResourceNotFoundException"
 # Pauses in seconds between tries of what was throttled, on top of those that the AWS client itself makes; each a little
 # more or less, so that many sandboxes do not come again all at once.
 _PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+# How long a call may take, with all that is tried again, besides the time for what it sends. `executeCode` takes as
+# long as the program does.
+_ANSWER_SECONDS: Final = 60.0
+_LASTING: Final = "executeCode"
+_MOST_OF_A_REASON: Final = 500
 # What a call may be answered with in a session that is over.
 _PERHAPS_GONE: Final = frozenset({_GONE, "ConflictException", "ValidationException", "InternalServerException"})
 _NO_LEAVE: Final = frozenset(
@@ -60,11 +68,8 @@ class Client(Protocol):
     def start(self, identifier: str, name: str, session_timeout_seconds: int) -> str:
         """Start a session."""
 
-    def stop(self) -> bool:
-        """Stop it."""
-
-    def get_session(self) -> Mapping[str, Any]:
-        """Return what is known of it."""
+    def get_session(self, interpreter_id: str, session_id: str) -> Mapping[str, Any]:
+        """Return what is known of a session."""
 
     @property
     def control_plane_client(self) -> Any:
@@ -118,19 +123,61 @@ class Service:
         """Why the session is over, if it is by itself."""
 
     async def start(self) -> None:
-        """Start a session. Raises `SandboxUnavailable`. One that is started when its caller has gone is stopped."""
-        await whole(run_blocking(self._start), lambda _: self.stop())
+        """Start a session. Raises `SandboxUnavailable`. One that is started when its caller has gone is stopped.
+
+        It is waited for a few seconds then, and after that the thread in which it starts sees to it.
+        """
+        given_up = threading.Event()
+        starting = asyncio.create_task(run_blocking(self._start, given_up))
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await asyncio.shield(starting)
+        except BaseException as error:
+            if starting.done() and not starting.cancelled() and starting.exception() is error:
+                raise
+            given_up.set()
+            await soon(self._never_started(starting))
+            if isinstance(error, TimeoutError):
+                raise SandboxUnavailable(f"StartCodeInterpreterSession: {_unanswered(_ANSWER_SECONDS)}") from None
+            raise
+
+    async def _never_started(self, starting: asyncio.Task[str]) -> None:
+        await asyncio.wait([starting])
+        if starting.exception() is None and starting.result():
+            await run_blocking(self._stop, starting.result())
 
     async def stop(self) -> None:
-        """Stop the session, if it is not over. Raises `SandboxUnavailable` where it goes on, and is paid for."""
-        await run_blocking(self._stop)
+        """Stop the session, if it is not over. Raises `SandboxUnavailable` where it goes on, and is paid for.
+
+        A caller who has been cancelled waits for a few seconds, and the session is stopped all the same.
+        """
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            stopping = await soon(run_blocking(self._stop))
+            if stopping.done():
+                stopping.result()
+            return
+        session = self._session_id
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await run_blocking(self._stop)
+        except TimeoutError:
+            raise SandboxUnavailable(self._goes_on(session, _unanswered(_ANSWER_SECONDS))) from None
 
     async def call(self, tool: str, **arguments: Any) -> Answer:
         """Invoke a tool of the session, and return all that it says.
 
         Raises `SessionEnded` and `ServiceError`. That a tool has failed is no error here: see `Answer.is_error`.
         """
-        return await run_blocking(self._call, tool, arguments)
+        if tool == _LASTING:
+            return await run_blocking(self._call, tool, arguments)
+        sent = sum(len(file.get("blob", b"")) for file in arguments.get("content", ()))
+        seconds = _ANSWER_SECONDS + sent / BYTES_A_SECOND
+        try:
+            async with asyncio.timeout(seconds):
+                return await run_blocking(self._call, tool, arguments)
+        except TimeoutError:
+            raise ServiceError(f"{tool}: {_unanswered(seconds)}") from None
 
     async def goes_on(self) -> bool:
         """Ask whether the session goes on; where it does not, `ended` says why. Raises `ServiceError`."""
@@ -138,41 +185,59 @@ class Service:
 
     # In threads
 
-    def _start(self) -> None:
+    def _start(self, given_up: threading.Event) -> str:
+        """Return the session, which is this one's from now on; none where it was given up, and stopped here."""
         options = self._options
         if options.client is not None and options.client.session_id:
             raise InvalidValue("the client has a session already; give each sandbox one of its own")
-        with self._changing:
-            client = self._client = make_client(options)
-            try:
-                self._session_id = self._patiently(
-                    "StartCodeInterpreterSession",
-                    lambda: client.start(options.identifier, options.name_for_a_session(), options.session_seconds),
-                )
-                self._identifier = client.identifier or options.identifier
-            except ServiceError as error:
-                self._let_go(client)
-                raise SandboxUnavailable(str(error)) from error
-            self.ended = ""
+        client = make_client(options)
 
-    def _stop(self) -> None:
+        def start() -> tuple[str, str]:
+            session = client.start(options.identifier, options.name_for_a_session(), options.session_seconds)
+            identifier = client.identifier or options.identifier
+            if not isinstance(session, str) or not session or not isinstance(identifier, str):
+                raise Nonsense("the session has no name")
+            return session, identifier
+
+        try:
+            session, identifier = self._patiently("StartCodeInterpreterSession", start)
+        except ServiceError as error:
+            self._let_go(client)
+            raise SandboxUnavailable(str(error)) from error
         with self._changing:
+            if not given_up.is_set():
+                self._client, self._session_id, self._identifier, self.ended = client, session, identifier, ""
+                return self._session_id
+        self._stop_session(client, session, identifier)
+        return ""
+
+    def _stop(self, only: str = "") -> None:
+        with self._changing:
+            if only not in ("", self._session_id):
+                return
             client, self._client = self._client, None
             session, self._session_id = self._session_id, ""
-        if client is None or not session:
-            return
+        if client is not None and session:
+            self._stop_session(client, session, self._identifier)
+
+    def _stop_session(self, client: Client, session: str, identifier: str) -> None:
+        # The client's own `stop` would stop whatever session it has started last.
+        stop = client.data_plane_client.stop_code_interpreter_session
         try:
-            self._patiently("StopCodeInterpreterSession", client.stop)
+            self._patiently(
+                "StopCodeInterpreterSession", lambda: stop(codeInterpreterIdentifier=identifier, sessionId=session)
+            )
         except ServiceError as error:
-            if error.code == _GONE:  # the client would take the session for one that goes on
-                client.session_id = client.identifier = None
-                return
-            raise SandboxUnavailable(
-                f"session {session} could not be stopped, and goes on for up to {self._options.session_seconds}"
-                f" seconds: {error}"
-            ) from error
+            if error.code != _GONE:
+                raise SandboxUnavailable(self._goes_on(session, str(error))) from error
         finally:
             self._let_go(client)
+        if client.session_id == session:
+            client.session_id = client.identifier = None
+
+    def _goes_on(self, session: str, why: str) -> str:
+        seconds = self._options.session_seconds
+        return f"session {session} could not be stopped, and goes on for up to {seconds} seconds: {why}"
 
     def _let_go(self, client: Client) -> None:
         """Close the connections of a client that was made here."""
@@ -219,6 +284,11 @@ class Service:
                 raise ServiceError(f"{what}: there are no AWS credentials: {HOW_TO_LOG_IN}") from error
             except (BotoCoreError, HTTPClientError, OSError) as error:
                 raise ServiceError(f"{what}: the service cannot be reached: {error}") from error
+            except ActboxError:
+                raise
+            except Exception as error:  # what botocore reads by raises errors of no common kind, as does `answer_of`
+                why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
+                raise ServiceError(f"{what}: the service's answer cannot be understood: {why}") from error
             if code not in _THROTTLED:
                 raise ServiceError(f"{what}: {_sentence(code, said)}", code)
             if pause is not None:
@@ -230,11 +300,12 @@ class Service:
 
     def _still_there(self) -> bool:
         """Ask the service whether the session goes on; where it does not, say why in `ended`."""
-        client = self._client
-        if client is None or not self._session_id or self.ended:
+        client, session, identifier = self._client, self._session_id, self._identifier
+        if client is None or not session or self.ended:
             return False
         try:
-            status = self._patiently("GetCodeInterpreterSession", client.get_session).get("status")
+            known = self._patiently("GetCodeInterpreterSession", lambda: client.get_session(identifier, session))
+            status = known.get("status")
             why = "its status is TERMINATED" if status == "TERMINATED" else ""
         except ServiceError as error:
             if error.code != _GONE:
@@ -246,6 +317,10 @@ class Service:
                 f" open another sandbox, with session_seconds up to {MOST_SECONDS} if that was too short"
             )
         return not why
+
+
+def _unanswered(seconds: float) -> str:
+    return f"the service has not answered within {seconds:.0f} seconds"
 
 
 def _sentence(code: str, said: str) -> str:

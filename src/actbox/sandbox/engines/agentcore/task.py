@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from actbox.core.errors import ActboxError
 from actbox.sandbox.shell import ShellError
-from actbox.sandbox.whole import whole
 
 from .answer import Answer, files_in, names_in, pieces_in
 from .command import Names, command_line, file_for, new_names
+from .letting_go import soon, whole
 from .service import Service, ServiceError, SessionEnded
 
 # Seconds between two looks at a task: few at first, as most are over soon, and more while nothing happens.
@@ -158,6 +158,9 @@ class Task:
         return seen if is_over else None
 
     async def _stop(self, handle: Any) -> None:
+        await soon(self._stopped(handle))
+
+    async def _stopped(self, handle: Any) -> None:
         with contextlib.suppress(ActboxError):  # what is left of it is noticed by whoever looks after it
             await self._service.call("stopTask", taskId=handle)
 
