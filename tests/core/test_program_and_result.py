@@ -26,6 +26,11 @@ from actbox import Artifact, ErrorInfo, ErrorKind, ExecutionResult, InvalidValue
         ({"code": "", "name": None}, "file name"),
         ({"code": "", "inputs": [1]}, "Program.inputs is a dict .*, not list"),
         ({"code": "", "files": ["a.csv"]}, "Program.files is a dict .*, not list"),
+        ({"code": "", "cwd": None}, "Program.cwd must be a path"),
+        ({"code": "", "cwd": "a\0b"}, "Program.cwd must be a path"),
+        ({"code": "", "env": {"A=B": "1"}}, "name of an environment variable"),
+        ({"code": "", "env": {"A": 1}}, "environment variable A must be text"),
+        ({"code": "", "env": ["A=1"]}, "environment variables are a dict"),
     ],
 )
 def test_a_program_that_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:
