@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actbox.codeact import blocks
 from actbox.codeact.blocks import program_in
 from actbox.codeact.loop import Ask, End, Loop, Run
 from actbox.codeact.model import ModelReply, ToolCall, ToolResultMessage, UserMessage
@@ -164,3 +165,8 @@ def test_where_programs_come_in_blocks_only_every_call_is_told_so() -> None:
     assert said.text.startswith("There is no tool 'execute_code' to call directly.")
     assert said.text.endswith("in a fenced ```javascript block.")
     assert loop.on_reply(ModelReply("", (ToolCall("c", "x", {}),))) == End(None, "max_turns")
+
+
+def test_what_stands_within_lines_is_not_read_for_the_blocks() -> None:
+    assert "inline" not in blocks._PARSER.get_active_rules()["core"]
+    assert program_in("![" * 1000 + "\n\n```python\n1\n```") == "1\n"

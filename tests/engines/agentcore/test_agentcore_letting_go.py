@@ -224,3 +224,32 @@ async def test_a_start_that_is_given_up_halfway_lets_go_of_its_caller(
     held.set()
     while len(service.running) != before:
         await asyncio.sleep(0)
+
+
+# What goes on in the background
+
+
+async def test_what_fails_after_its_caller_was_let_go_of_is_told_by_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    answered, told = asyncio.Event(), asyncio.Event()
+
+    async def make() -> str:
+        await answered.wait()
+        return "made"
+
+    async def undo(made: str) -> None:
+        told.set()
+        raise RuntimeError(f"what was {made} cannot be ended")
+
+    making = asyncio.create_task(letting_go.whole(make(), undo))
+    await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert not caplog.records
+    answered.set()
+    await told.wait()
+    while letting_go._going_on:
+        await asyncio.sleep(0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "something of the agentcore engine was not ended as it should be: what was made cannot be ended"
+    ]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_log = logging.getLogger("actbox")
 
 LET_GO_SECONDS = 2.0
 """How long the end of something is waited for where the service does not answer."""
@@ -47,11 +49,15 @@ async def whole(making: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[No
 
 
 async def _undone(task: asyncio.Task[T], undo: Callable[[T], Awaitable[None]]) -> None:
-    with contextlib.suppress(Exception):  # what could not be made need not be undone
-        await undo(await task)
+    try:
+        made = await task
+    except Exception:  # what could not be made need not be undone, and whoever wanted it has gone
+        return
+    await undo(made)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
     _going_on.discard(task)
-    if not task.cancelled():
-        task.exception()  # nobody waits for it any more
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # Whoever has waited for it reads this too; where nobody does any more, nobody else would be told.
+        _log.warning("something of the agentcore engine was not ended as it should be: %s", error)
